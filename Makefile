@@ -10,18 +10,25 @@
 # make check   ruff, mypy, import-linter
 # make handbook     the documentation as a web site, in build/handbook; make check-docs: its links, commands and language
 # make test-wheel   the built wheel in clean environments, with the lowest and the current versions
+# make deb   a Debian package in build/deb; make test-deb installs it here, serves a page and purges it (as root)
 # make fuzz    mutated input for everything that strangers write: SECONDS=60 or EXECUTIONS=1000000 for each target,
 #              TARGETS="page request" for some of them
+# make faults  processes killed, disks full, clocks moved, databases gone, under load: ROUNDS=4 processes are killed
+# make soak    steady traffic for half an hour (MINUTES=30): memory, descriptors, threads, lost rows
+# make sbom    what an installation consists of, as CycloneDX, in build/sbom.json
+# make audit   known weaknesses of what is installed (needs the network)
 # make mutants   how many small faults the tests would notice, in a sample of them
 # make bench   the benchmarks, each next to a reference in the same run
-# make evaluate   how good the models are, into docs/evaluation/
+# make arena   crawlers of many makes at two sites, behind each protection; goes on where it was stopped, into docs/arena.*;
+#              make arena SMALL=1 runs a few cells, make arena ANEW=1 forgets earlier ones
+# make evaluate   how good the models are: every page of docs/evaluation; about an hour
 
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests start many Python processes. They share compiled code, even where the environment says not to write it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs fuzz
+.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench arena evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs fuzz faults soak sbom audit deb test-deb
 
 setup:
 	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
@@ -39,6 +46,12 @@ packages:
 demo: .venv/.demo
 	@tools/packages demo
 	@$(BIN)/hedgerow demo
+
+deb: .venv/.ready
+	@tools/build-deb
+
+test-deb:
+	@tools/test-deb
 
 check: .venv/.ready
 	$(BIN)/ruff check .
@@ -111,6 +124,34 @@ fuzz: .venv/.ready
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements-fuzz.txt
 	@PYTHONPATH=tests $(BIN)/python -m fuzz $(TARGETS) --seconds $(SECONDS) --executions $(or $(EXECUTIONS),0)
 
+# Those that start processes first; the others are about files and clocks.
+faults: setup
+	$(BIN)/pytest tests/real/test_faults.py tests/real/test_several_gates.py tests/real/test_redis.py \
+		tests/real/test_postgresql.py tests/real/test_upstream.py tests/attacks/test_faults.py tests/ledger -n 2 --durations=10
+
+soak: setup
+	@MINUTES=$(or $(MINUTES),30) $(BIN)/python -m bench soak
+
+# An environment with what a deployment installs and nothing else, and beside it the programs that look at it.
+build/deployment/.ready: deploy/requirements.txt pyproject.toml
+	@rm -rf build/deployment && $(PYTHON) -m venv build/deployment
+	@build/deployment/bin/pip install --quiet --disable-pip-version-check --require-hashes -r deploy/requirements.txt
+	@build/deployment/bin/pip install --quiet --disable-pip-version-check --no-deps .
+	@touch $@
+
+build/supply/.ready: requirements-supply.txt
+	@$(PYTHON) -m venv build/supply
+	@build/supply/bin/pip install --quiet --disable-pip-version-check -r requirements-supply.txt
+	@touch $@
+
+sbom: build/deployment/.ready build/supply/.ready
+	@build/supply/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
+		--output-file build/sbom.json build/deployment/bin/python
+	@echo build/sbom.json
+
+audit: build/deployment/.ready build/supply/.ready
+	@build/supply/bin/pip-audit --disable-pip --require-hashes -r deploy/requirements.txt
+
 mutants: .venv/.ready
 	@$(BIN)/python tools/mutants
 
@@ -124,8 +165,21 @@ check-docs: .venv/.ready
 bench: setup
 	@$(BIN)/python -m bench
 
+# The small form needs only what the tests need, and leaves docs/ as it is.
+ifdef SMALL
+arena: setup
+	@$(BIN)/python -m bench.arena --small --anew --cells build/arena-small/cells.jsonl --docs build/arena-small
+else
+arena: setup
+	@PYTHON=$(PYTHON) tools/arena
+	@$(BIN)/python -m bench.arena $(if $(ANEW),--anew)
+endif
+
+# Every page of docs/evaluation. Those of real logs need the data beside the checkout, or where HEDGEROW_DATA points.
 evaluate: setup
 	@$(BIN)/python -m evaluate
+	@status=0; for page in logs report_labels opinions pointer replayed; do \
+		echo "evaluate.$$page" >&2; $(BIN)/python -m evaluate.$$page >/dev/null || status=1; done; exit $$status
 
 format: .venv/.ready
 	$(BIN)/ruff check --fix .

@@ -7,10 +7,10 @@ import sys
 
 ALL = (
     "decision", "state", "scale", "outage", "lists", "client", "signature", "challenge",
-    "memory", "watch", "models", "shape", "page", "maze", "proxy", "load", "report",
+    "memory", "watch", "models", "shape", "page", "maze", "proxy", "tls", "load", "report",
 )  # fmt: skip
 
-WITH_OPTIONS = ("crawlers", "people")
+WITH_OPTIONS = ("crawlers", "people", "dashboard")
 """Take minutes, so they run only where they are named; what follows the name are their options."""
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ SLOW_PAGES = 121
 RUNS = 3
 TIMEOUT = 30.0
 WALKERS = HERE / "walkers"
+OBSERVING = "observe = 'links'\n[traps]\nenabled = false\n"
 
 
 class Kind(NamedTuple):
@@ -236,8 +237,8 @@ def wait_for_log(folder: Path, log: str, pattern: str) -> str:
 
 
 @contextmanager
-def protected(root: Path, home: str, folder: Path) -> Iterator[int]:
-    """Run a site behind an observing gate, and yield the port of the gate."""
+def protected(root: Path, home: str, folder: Path, settings: str = OBSERVING) -> Iterator[int]:
+    """Run a site behind Hedgerow with these *settings*, and yield its port."""
     folder.mkdir()
     port = free_port()
     temporary = "".join(f"{n}_temp_path {folder}/{n};" for n in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
@@ -247,7 +248,7 @@ def protected(root: Path, home: str, folder: Path) -> Iterator[int]:
         f"server {{ listen 127.0.0.1:{port}; root {root}; index index.html; "
         f"location = / {{ rewrite ^ /{home} last; }} location ~ ^/[^/]+$ {{ root {(root / home).parent}; }} }} }}\n"
     )
-    (folder / "hedgerow.toml").write_text("observe = 'links'\n[traps]\nenabled = false\n")
+    (folder / "hedgerow.toml").write_text(settings)
     gate = [program("hedgerow"), "protect", f"http://127.0.0.1:{port}", "--listen", "127.0.0.1:0", "--config"]
     with (
         running([program("nginx"), "-p", str(folder), "-c", "nginx.conf", "-e", "error.log"], folder, "nginx.log"),

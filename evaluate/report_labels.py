@@ -28,7 +28,7 @@ from hedgerow.logs.reader import LogReader
 from hedgerow.report.blocklist import listings
 from hedgerow.report.live_opinions import DeclaredBots
 from hedgerow.report.pipeline import Options, make
-from hedgerow.report.source_labels import LABELS, NOTHING
+from hedgerow.report.source_labels import CRAWLER, LABELS, NOTHING, PERSON
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.request.bots import Bots, known_bots
 
@@ -36,6 +36,7 @@ OUT = Path(__file__).parents[1] / "docs" / "evaluation"
 MEMORY = 1_000_000_000
 BOTS = Bots(known=known_bots())
 LEAST_PAGES = 5
+LEAST_REQUESTS = 20
 PEOPLE = {**real.LOGS, "semicomplete": "semicomplete_elastic-apache-10k_2015.log.xz"}
 """The logs with people."""
 
@@ -156,6 +157,35 @@ def hidden_table(texts: dict[str, list[str]]) -> str:
     return table(["log", "declared bots", "crawler", "unknown", "person"], rows)
 
 
+def pubcrawl_tables(texts: dict[str, list[str]], people: dict[str, set[str]]) -> tuple[str, str]:
+    """How declared bots and readers are labelled by the paper's pipeline, and its campaigns."""
+    rows, campaigns = [], []
+    for site, lines in texts.items():
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "log"
+            path.write_text("".join(lines), "latin-1")
+            with Tables([str(path)], memory=MEMORY, hide_agents=True) as tables:
+                report = make(tables, BOTS, Options(ignore_agents=True, method="pubcrawl"))
+                declared = DeclaredBots(tables, BOTS)
+                names, label = tables.sources, report.judgements.label
+                busy = tables.requests >= LEAST_REQUESTS
+                bots = np.flatnonzero((declared.state != NOTHING) & busy)
+                readers_of = np.array(
+                    [k for k in np.flatnonzero(busy).tolist() if names[k] in people.get(site, ())], int
+                )
+                places = {name: k for k, name in enumerate(names)}
+                for one in report.campaigns:
+                    kinds = Counter(declared.bot(places[name]) or "nothing declared" for name in one.members)
+                    who = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+                    campaigns.append([site, str(len(one.members)), f"{one.similarity:.2f}", who])
+        right = [int((label[bots] == CRAWLER).sum()), int((label[readers_of] == PERSON).sum())]
+        rows.append(
+            [site, f"{right[0]} of {len(bots)}", f"{right[1]} of {len(readers_of)}", str(len(report.campaigns))]
+        )
+    head = ["log", "declared bots called crawlers", "readers called users", "campaigns"]
+    return table(head, rows), table(["log", "members", "similarity", "members declare"], campaigns)
+
+
 def iliou_table() -> str:
     rows = []
     truth, visits = real.iliou_visits()
@@ -206,7 +236,10 @@ def main() -> None:
     texts = {site: text_of(real.DATA / "logs" / name) for site, name in LOGS.items()}
     people = {site: readers(real.DATA / "logs" / name) for site, name in PEOPLE.items()}
     page = (Path(__file__).parent / "labels.template.md").read_text(encoding="utf-8")
+    paper, synchronous = pubcrawl_tables(texts, people)
     page = page.format(
+        pubcrawl=paper,
+        synchronous=synchronous,
         unknown=unknown_table(texts),
         accused=accused_table(texts, people),
         hidden=hidden_table({site: texts[site] for site in PEOPLE}),

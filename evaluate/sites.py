@@ -130,7 +130,12 @@ def iliou(parts: list[str]) -> list[list[str]]:
             "met" if challenges <= 0.01 * count else "missed",
         ],
         *(
-            [f"Iliou's {label.replace('_', ' ')}s: recall, apart", cells[label][1], "", "no figure was set"]
+            [
+                f"half of Iliou's {label.replace('_', ' ')}s challenged, from a log",
+                cells[label][1],
+                "",
+                "met" if 2 * cells[label][3] >= cells[label][4] else "missed",
+            ]
             for label in ("moderate_bot", "advanced_bot")
         ),
     ]

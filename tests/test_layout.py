@@ -15,8 +15,24 @@ TESTED_BY = {
     "attacks/test_availability.py": ("proxy/connections",),
     "attacks/test_faults.py": ("corrupt_files",),
     "attacks/test_settings.py": ("settings/dangers",),
+    "cli/test_personal_data.py": ("cli/visitor_store",),
     "cli/test_service.py": ("web/run_file",),
+    "web/test_alert_channels.py": ("cli/alerts",),
     "web/test_request_log.py": ("web/log_format",),
+    "web/dashboard/test_login.py": ("web/admin/login_limit", "web/admin/passwords", "web/admin/sessions"),
+    "web/dashboard/test_visitor.py": (
+        "web/dashboard/pages/complaint", "web/dashboard/pages/visitor", "web/dashboard/pages/visitors",
+        "web/dashboard/path_tree", "web/dashboard/visitor_search",
+    ),
+    "web/dashboard/test_pages.py": (
+        "web/dashboard/pages/bots", "web/dashboard/pages/campaigns", "web/dashboard/pages/models",
+        "web/dashboard/pages/reports", "web/dashboard/pages/settings",
+    ),
+    "cli/test_models.py": ("web/model_changes",),
+    "web/dashboard/test_app.py": (
+        "web/dashboard/openapi", "web/dashboard/page", "web/dashboard/pages/audit",
+        "web/dashboard/pages/lists", "web/dashboard/pages/now", "web/dashboard/tables",
+    ),
     "web/admin/test_operation_metrics.py": ("web/latency",),
     "markers/test_token.py": ("markers/encoding",),
     "challenge/test_attacks.py": (
@@ -28,8 +44,9 @@ TESTED_BY = {
     "cli/test_serve.py": (
         "cli/servers",
     ),
+    "cli/test_report.py": ("cli/report_files",),
     "cli/test_visitors.py": (
-        "cli/ledger_access",
+        "web/ledger_access", "web/visitor_rows",
     ),
     "core/test_engine.py": (
         "core/visit",
@@ -61,7 +78,7 @@ TESTED_BY = {
         "lab/train/training_report",
     ),
     "ledger/test_sqlite.py": (
-        "ledger/queue", "ledger/reader",
+        "ledger/erasure", "ledger/queue", "ledger/reader",
     ),
     "lists/test_follower.py": (
         "lists/sql_store", "lists/sqlite_store",

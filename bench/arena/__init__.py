@@ -1,5 +1,5 @@
 """
-The sites, protections and clients of `python -m bench crawlers` and `python -m bench people`.
+The sites, protections and clients of `make arena`, `python -m bench crawlers` and `python -m bench people`.
 
 Everything runs on loopback, as processes that are stopped by their id. The crawlers are those of `tests/real`. No test
 imports anything from here.

@@ -9,52 +9,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.arena import wiki
+from bench.arena import dokuwiki, protections, wiki
+from bench.arena.protections import Front
+from real.apps.wiki import Wiki
 from real.servers import Nginx, Protect, Running, answers, find_program, free_port, wait_for
 
 DOCUMENTATION = Path("/usr/share/doc/postgresql-doc-15/html")
 SITES = ("static", "dynamic")
+REAL_SITES = ("documentation", "wiki")
+"""The sites of the arena: PostgreSQL's documentation as "static" has it, and DokuWiki under PHP."""
 PROTECTIONS = ("none", "limit_req", "haproxy", "hedgerow")
-_LIMIT_REQ = """
-user root;
-daemon off;
-worker_processes 1;
-pid {folder}/front.pid;
-error_log {folder}/front.log;
-events {{ worker_connections 1024; }}
-http {{
-client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder}; uwsgi_temp_path {folder};
-scgi_temp_path {folder};
-access_log off;
-limit_req_zone $binary_remote_addr zone=one:10m rate=10r/s;
-server {{
-  listen 127.0.0.1:{port};
-  location / {{
-    limit_req zone=one burst=20 nodelay;
-    limit_req_status 429;
-    proxy_pass http://127.0.0.1:{upstream};
-    proxy_set_header Host $http_host;
-    proxy_set_header X-Forwarded-For $remote_addr;
-  }}
-}}
-}}
-"""
-_HAPROXY = """
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 60s
-  timeout server 60s
-frontend front
-  bind 127.0.0.1:{port}
-  stick-table type ip size 100k expire 60s store http_req_rate(3s)
-  http-request track-sc0 src
-  http-request deny deny_status 429 if {{ sc_http_req_rate(0) gt 100 }}
-  option forwardfor
-  default_backend site
-backend site
-  server site 127.0.0.1:{upstream}
-"""
+"""Those that `bench crawlers` compares."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +29,22 @@ class Stage:
     url: str
     paths: tuple[str, ...]
     access_log: Path
-    hedgerow: Protect | None
+    front: Front
+    page_of: Callable[[str], str]
+    """The path in *paths* that a request asks for; empty where it is no page."""
+
+    @property
+    def hedgerow(self) -> Protect | None:
+        return self.front.hedgerow
 
     def given(self, is_of: Callable[[str], bool] = bool) -> set[str]:
         """The pages that the site has given to the addresses of which *is_of* is true."""
         known, found = set(self.paths), set()
         for line in self.access_log.read_text("utf-8", "replace").splitlines():
             forwarded, remote, status, target = line.split("\t", 3)
-            path = target.partition("?")[0]
+            path = self.page_of(target)
             if status == "200" and path in known and is_of(remote if forwarded == "-" else forwarded):
-                found.add("/" if path == "/index.html" else path)
+                found.add(path)
         return found
 
 
@@ -89,43 +60,40 @@ def stage(site: str, protection: str, *, settings: str = "") -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)
-        port, paths, log = (_static if site == "static" else _dynamic)(folder, stack)
-        url, hedgerow = f"http://127.0.0.1:{port}", None
-        if protection == "hedgerow":
-            hedgerow = Protect(url, folder / "hedgerow", settings=settings)
-            stack.callback(hedgerow.stop)
-            url = hedgerow.url
-        elif protection != "none":
-            url = _front(protection, port, folder, stack)
-        yield Stage(url, paths, log, hedgerow)
+        port, paths, log, page_of = _SITES[site](folder, stack)
+        front = protections.start(protection, port, folder, stack, settings)
+        yield Stage(front.url, paths, log, front, page_of)
 
 
-def _static(folder: Path, stack: contextlib.ExitStack) -> tuple[int, tuple[str, ...], Path]:
+Site = tuple[int, tuple[str, ...], Path, Callable[[str], str]]
+
+
+def _page(target: str) -> str:
+    path = target.partition("?")[0]
+    return "/" if path == "/index.html" else path
+
+
+def _static(folder: Path, stack: contextlib.ExitStack) -> Site:
     nginx = Nginx(find_program("nginx") or "nginx", folder / "site", DOCUMENTATION)
     stack.callback(nginx.stop)
-    paths = tuple(sorted(f"/{path.name}" for path in DOCUMENTATION.glob("*.html")))
-    return nginx.port, ("/", *paths), nginx.access_log
+    paths = tuple(sorted(f"/{path.name}" for path in DOCUMENTATION.glob("*.html") if path.name != "index.html"))
+    return nginx.port, ("/", *paths), nginx.access_log, _page
 
 
-def _dynamic(folder: Path, stack: contextlib.ExitStack) -> tuple[int, tuple[str, ...], Path]:
+def _dynamic(folder: Path, stack: contextlib.ExitStack) -> Site:
     port, log = free_port(), folder / "wiki.log"
     log.touch()
     here = Path(__file__).parents[2]
     command = [sys.executable, "-m", "bench.arena.wiki", str(port), str(log)]
     _start(command, port, folder / "wiki.out", here, stack)
-    return port, wiki.PATHS, log
+    return port, wiki.PATHS, log, _page
 
 
-def _front(protection: str, upstream: int, folder: Path, stack: contextlib.ExitStack) -> str:
-    port, config = free_port(), folder / f"{protection}.conf"
-    text = _LIMIT_REQ if protection == "limit_req" else _HAPROXY
-    config.write_text(text.format(folder=folder, port=port, upstream=upstream))
-    if protection == "limit_req":
-        command = [find_program("nginx") or "nginx", "-p", str(folder), "-c", str(config), "-e", f"{folder}/front.log"]
-    else:
-        command = [find_program("haproxy") or "haproxy", "-db", "-f", str(config)]
-    _start(command, port, folder / f"{protection}.out", folder, stack)
-    return f"http://127.0.0.1:{port}"
+def _dokuwiki(folder: Path, stack: contextlib.ExitStack) -> Site:
+    texts = dokuwiki.pages(DOCUMENTATION)
+    site = Wiki(folder / "wiki", texts)
+    stack.callback(site.stop)
+    return int(site.url.rpartition(":")[2]), tuple(texts), site.access_log, dokuwiki.page_of
 
 
 def _start(command: list[str], port: int, log: Path, cwd: Path, stack: contextlib.ExitStack) -> None:
@@ -133,3 +101,11 @@ def _start(command: list[str], port: int, log: Path, cwd: Path, stack: contextli
     stack.callback(running.stop)
     wait_for(command[0], lambda: answers(port) or not running.alive)
     assert running.alive, running.said()
+
+
+_SITES: dict[str, Callable[[Path, contextlib.ExitStack], Site]] = {
+    "static": _static,
+    "dynamic": _dynamic,
+    "documentation": _static,
+    "wiki": _dokuwiki,
+}

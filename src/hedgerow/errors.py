@@ -9,6 +9,7 @@ What can be broken, as a tree.
     ├── StoreError              a store cannot be opened or written
     │   ├── StoreAwayError      it does not answer now, and may later
     │   └── StoreCorruptError   its file was corrupt, and has been set aside: a new one is empty
+    ├── TlsError                a certificate or its key cannot be used, or none can be obtained
     └── UpstreamError           the site behind the proxy gave no usable answer
 
 Expected outcomes, such as a forged marker, are values and not found here.
@@ -61,6 +62,10 @@ class StoreAwayError(StoreError):
 
 class StoreCorruptError(StoreError):
     """The file of a store was corrupt, and has been set aside: a new one is empty."""
+
+
+class TlsError(HedgerowError):
+    """A certificate or its key cannot be used, or none can be obtained."""
 
 
 class UpstreamError(HedgerowError):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import base64
+import json
 import re
+import socket
+import stat
 import time
 from pathlib import Path
 
@@ -14,8 +18,10 @@ import hedgerow
 from driving import Answer, Client
 from hedgerow.core.decision import Block, Evidence
 from hedgerow.services.banlist.endpoint import BanlistEndpoint
-from hedgerow.web.admin import access
+from hedgerow.web.admin import sessions
 from hedgerow.web.admin.app import Admin
+from hedgerow.web.admin.listener import bind_socket_file
+from real.servers import HEDGEROW, Running, wait_for
 
 TOKEN = "0123456789abcdef0123"
 WITH_TOKEN = f"[admin]\ntoken = '{TOKEN}'\n"
@@ -166,7 +172,10 @@ def test_a_browser_logs_in_by_a_form_and_out_again():
     cookie = log_in(desk)
     assert b"192.0.2.7" in desk.ask(cookie=cookie).body
     origin = "http://127.0.0.1:9000"
-    assert desk.ask("/forgive", "POST", body=b"key=192.0.2.7", cookie=cookie, origin=origin, **FORM).status == 303
+    assert desk.ask("/forgive", "POST", body=b"key=192.0.2.7", cookie=cookie, origin=origin, **FORM).status == 403
+    token = re.search(rb'name="form-token" content="(\w+)"', desk.ask(cookie=cookie).body)[1]
+    body = b"key=192.0.2.7&form_token=" + token
+    assert desk.ask("/forgive", "POST", body=body, cookie=cookie, origin=origin, **FORM).status == 303
     assert b"Max-Age=0" in desk.ask("/logout", "POST", cookie=cookie, origin=origin).header("set-cookie")
 
 
@@ -185,20 +194,14 @@ def test_a_cookie_cannot_be_made_up_or_prolonged(monkeypatch):
     """Our own: time and signature belong together, and a cookie of another process or token is worth nothing."""
     desk = Desk(WITH_TOKEN)
     name, _, value = log_in(desk).partition("=")
-    until, _, signature = value.partition(".")
-    later = str(int(until) + 1)
-    for forged in (
-        f"{later}.{signature}",
-        f"{until}.",
-        until,
-        ".",
-        f"{until}.{signature[:-1]}",
-        "9" * 30 + "." + signature,
-    ):
+    body, _, signature = value.partition(".")
+    until = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))[3]
+    later = base64.urlsafe_b64encode(json.dumps(["x", "", "operator", until + 1, ""]).encode()).decode()
+    for forged in (f"{later}.{signature}", f"{body}.", body, ".", f"{body}.{signature[:-1]}", "9999." + signature):
         assert desk.ask("/blocks", cookie=f"{name}={forged}").status == 401
     assert desk.ask("/blocks", cookie=f"{name}={value}").status == 200
     assert Desk(WITH_TOKEN).ask("/blocks", cookie=f"{name}={value}").status == 401
-    monkeypatch.setattr(access.time, "time", lambda: float(until) + 1)
+    monkeypatch.setattr(sessions.time, "time", lambda: until + 1)
     assert desk.ask("/blocks", cookie=f"{name}={value}").status == 401
 
 
@@ -285,3 +288,40 @@ def test_a_comparison_of_secrets_would_be_found():
     good = "if token == b'x': pass\nif compare_digest(token, shown): pass\nif token is None: pass\n"
     assert compared_secrets(ast.parse(bad)) == [1, 2, 3]
     assert compared_secrets(ast.parse(good)) == []
+
+
+def test_a_unix_socket_is_for_its_owner_alone_and_needs_no_token(tmp_path):
+    """Our own: a port on this machine is open to every account on it. A socket left by a killed process is replaced."""
+    path = tmp_path / "admin.sock"
+    for _ in range(2):
+        with bind_socket_file(str(path)) as bound:
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            with pytest.raises(OSError, match="in use"), bind_socket_file(str(path)):
+                pass
+            left = bound.dup()
+        assert not path.exists()
+        left.close()
+        with socket.socket(socket.AF_UNIX) as killed:
+            killed.bind(str(path))
+    with bind_socket_file(str(path)):
+        pass
+
+
+def test_a_gate_serves_its_operator_at_a_unix_socket(tmp_path):
+    path = tmp_path / "admin.sock"
+    command = [str(HEDGEROW), "protect", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin", f"unix:{path}"]
+    running = Running(
+        command, tmp_path / "log", cwd=tmp_path, environment={"HEDGEROW__DIRECTORY": str(tmp_path / "state")}
+    )
+    try:
+        wait_for("the socket", lambda: path.exists() or not running.alive)
+        answers = {}
+        for host in ("localhost", "evil.example"):
+            with socket.socket(socket.AF_UNIX) as client:
+                wait_for("an answer", lambda client=client: client.connect_ex(str(path)) == 0)
+                client.sendall(f"GET /blocks HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+                answers[host] = client.recv(100).split()[1]
+        assert answers == {"localhost": b"200", "evil.example": b"421"}
+    finally:
+        assert running.stop() == 0, running.said()
+    assert not path.exists()

@@ -311,14 +311,38 @@ def test_a_clock_that_was_ahead_does_not_stop_the_ledger_from_deleting(tmp_path)
     """Our own: rows are deleted once an hour by the clock, so after a jump back none were for 300 days."""
     ledger = SqliteLedger(tmp_path / "ledger.sqlite", keep_days=1.0)
     try:
-        for at in (START + 300 * DAYS, START, START + 3 * DAYS):
+        now = time.time() // 1
+        for at in (now + 300 * DAYS, now - 3 * DAYS, now):
             written = ledger.written
             ledger.append(entry(0, at))
             wait_until(lambda written=written: ledger.written > written)
     finally:
         ledger.close()
     with contextlib.closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as connection:
-        assert connection.execute("SELECT count(*) FROM visits WHERE at = ?", (START,)).fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM visits WHERE at = ?", (now - 3 * DAYS,)).fetchone() == (0,)
+
+
+def test_a_clock_that_jumps_ahead_deletes_no_rows_of_the_ledger(tmp_path, monkeypatch):
+    """Our own: after a jump by 300 days all rows were too old, and gone. A restart does not make it believable."""
+    path = tmp_path / "ledger.sqlite"
+    real, ahead = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + ahead[0])
+    for ahead[0] in (0.0, 300 * DAYS, 300 * DAYS + 7200):
+        ledger = SqliteLedger(path, keep_days=1.0)
+        ledger.append(entry(0, time.time()))
+        ledger.close()
+    assert rows_in(path) == 3
+    # A site that was switched off for so long deletes them a day later.
+    ahead[0] = 301.1 * DAYS
+    ledger = SqliteLedger(path, keep_days=1.0)
+    ledger.append(entry(0, time.time()))
+    ledger.close()
+    assert rows_in(path) == 1
+
+
+def rows_in(path: Path) -> int:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT count(*) FROM visits").fetchone()[0]
 
 
 def test_a_journal_of_a_wrong_clock_is_read_back(tmp_path):

@@ -249,6 +249,43 @@ def test_images_and_styles_over_plain_http(accept, referrer):
     assert victim.is_undisturbed()
 
 
+@pytest.mark.parametrize("referrer", [EVIL, None])
+@pytest.mark.parametrize("scripts", [True, False])
+def test_frames_over_plain_http(referrer, scripts):
+    """Our own: frames of another site used up the pages of an address. A browser without scripts has nothing else."""
+    client = site()
+    reader = Browser(client, headers=OVER_HTTP, scripts=scripts)
+    reader.read("/")
+    for number in range(60):
+        client.clock.now += 30
+        reader.send(word(number), cookies=False, headers={"referer": referrer})
+    assert reader.is_undisturbed()
+
+
+def test_a_clearance_lets_in_who_comes_after_the_frames():
+    """Our own: the first page of a reader cannot be told from a frame. A challenge comes first, once."""
+    client = site()
+    victim = Browser(client, headers=OVER_HTTP)
+    for number in range(60):
+        client.clock.now += 30
+        victim.send(word(number), cookies=False, headers={"referer": EVIL})
+    assert victim.read("/start").status == 403
+    victim.clear()
+    assert victim.is_undisturbed()
+
+
+def test_who_says_that_other_sites_made_it_come_over_plain_http_gets_no_more():
+    client = site()
+    crawler = Browser(client, headers=OVER_HTTP, scripts=False)
+    statuses = []
+    for number in range(60):
+        client.clock.now += 5
+        statuses.append(crawler.send(word(number), cookies=False, headers={"referer": EVIL}).status)
+    assert statuses == [200] * 20 + [403] * 40
+    statuses = [crawler.read(word(number)).status for number in range(60, 120)]
+    assert statuses.count(200) == 20
+
+
 def test_an_api_for_other_sites_is_not_declined():
     """The other side: a map or a comment box on another site calls this one a few hundred times."""
     api = Application(b"{}", headers=[(b"content-type", b"application/json")])

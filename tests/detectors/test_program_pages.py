@@ -16,6 +16,9 @@ VISIT = Visit(
 FIRST = first_entry(VISIT, [b"/a", b"/b", b"/c"])
 
 
+AGAIN = ("program-again", 0.0, "")
+
+
 def found(*entries: str, score: VisitorScore | None = None, **fields) -> list[tuple[str, float, str]]:
     visit = msgspec.structs.replace(VISIT, **{"at": 1001.0, **fields})
     evidence = detect_program_pages(visit, StateReply(None, (), score=score, entries=entries))
@@ -30,12 +33,12 @@ def test_browsers_and_files_of_programs_are_not_looked_at():
 
 def test_the_first_page_and_the_same_page_again():
     assert found(target="/") == [("program-page", 0.0, "")]
-    assert found(FIRST, target="/") == found(FIRST, "/x 1000", target="/") == []
+    assert found(FIRST, target="/") == found(FIRST, "/x 1000", target="/") == [AGAIN]
 
 
 def test_another_page_is_one_too_many_but_weighs_nothing():
     assert found(FIRST, target="/x") == [("program-pages", 0.0, "/x 1001")]
-    assert found(FIRST, "/x 1001", target="/x") == [("program-pages", 0.0, "")]
+    assert found(FIRST, "/x 1001", target="/x") == [("program-pages", 0.0, ""), AGAIN]
     assert found("/robots.txt 999", target="/x") == [("program-pages", 0.0, "/x 1001")]
 
 
@@ -68,7 +71,7 @@ def test_haste_is_declined_and_then_blocked():
 def test_a_monitor_that_comes_back_to_its_pages_follows_nothing():
     earlier = page_entry(msgspec.structs.replace(VISIT, at=-9000.0, target="/b"))
     followed = followed_entry(msgspec.structs.replace(VISIT, target="/a"))
-    assert found(earlier, FIRST, followed, target="/b") == [("program-pages", 0.0, "/b 1001")]
+    assert found(earlier, FIRST, followed, target="/b") == [("program-pages", 0.0, "/b 1001"), AGAIN]
 
 
 def test_robots_txt():

@@ -43,7 +43,7 @@ def spec(name: str = "one", **fields) -> DetectorSpec:
 def context(own: Settings, *, access_log: bool = False) -> DetectorContext:
     return DetectorContext(
         own, lambda _: "", True, lambda _: True, lambda _: False, ("GPTBot",), access_log=access_log,
-        clears_silently=own.challenge.silent,
+        clears_silently=own.challenge.silent, has_fingerprints=True,
     )  # fmt: skip
 
 
@@ -56,7 +56,8 @@ def test_the_detectors_in_their_sequence_and_the_groups_of_their_evidence():
         ("integrity", ["integrity", "entry"]),
         ("density", ["density", "rate", "rate-slow", "prefetch"]),
         ("rotating", ["rotation"]),
-        ("claim", ["claim", "misdirected"]),
+        ("required", ["required"]),
+        ("claim", ["claim", "misdirected", "license"]),
         ("typed-links", ["typed-links"]),
         ("attention", ["attention"]),
         ("missing-files", ["missing-files"]),
@@ -66,7 +67,8 @@ def test_the_detectors_in_their_sequence_and_the_groups_of_their_evidence():
         ("driven", ["driven"]),
         ("headers", ["headers", "disguise"]),
         ("clearance", ["clearance"]),
-        ("containment", ["containment", "containment-scripts"]),
+        ("fingerprint", ["fingerprint"]),
+        ("containment", ["containment", "containment-scripts", "containment-programs"]),
     ]
 
 
@@ -87,13 +89,17 @@ def test_the_rules_that_follow_from_the_settings():
         "entry": PolicyRule("refuse", 0.0, records_entry=True),
         "claim": PolicyRule("refuse", 0.0),
         "misdirected": PolicyRule("refuse", 0.0),
+        "license": PolicyRule("refuse", 0.0),
         "headers": PolicyRule("refuse", 0.0, steady=True),
         "disguise": PolicyRule("refuse", 0.0),
         "rotation": PolicyRule("challenge", 0.0),
+        "required": PolicyRule("challenge", 0.0),
         **dict.fromkeys(SIGNS, PolicyRule("challenge", 0.0)),
         "containment": PolicyRule("challenge", 0.0),
         "containment-scripts": PolicyRule("refuse", 0.0, retry_after=60.0),
+        "containment-programs": PolicyRule("refuse", 0.0, retry_after=3600.0),
         "clearance": PolicyRule("challenge", 0.0),
+        "fingerprint": PolicyRule("refuse", 0.0, steady=True),
     }
 
 

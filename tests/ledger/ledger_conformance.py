@@ -6,13 +6,14 @@ Conformance tests for ledgers, written and read. A ledger's test file subclasses
         def name(self, where): ...
         def shared(self, where): ...
 
-*options* are `keep_days` and `queue`.
+*options* are `keep_days`, `queue` and `hide`.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -27,6 +28,8 @@ from hedgerow.core.address import prefix_of
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.ledger import Entry
 from hedgerow.core.visit import UNMARKED_SITE, Marker, Visit
+from hedgerow.ledger.erasure import delete_visits
+from hedgerow.ledger.pseudonyms import address_hider
 from hedgerow.ledger.reader import open_ledger_reader
 from hedgerow.logs.ledger_rows import LedgerFollower
 from hedgerow.logs.reader import LogReader
@@ -180,6 +183,35 @@ class LedgerConformance:
                 0,
             )
 
+    def test_addresses_are_stored_as_the_operator_wants(self, tmp_path):
+        hide = address_hider("hashed", "a secret text")
+        one = Visit(START, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/a")
+        refused = Decision("refuse", (Evidence("trap", "trap", 1.0, "Link of 192.0.2.1.", key="192.0.2.1"),))
+        with closing(self.open(tmp_path, hide=hide)) as ledger:
+            ledger.append(Entry(one, refused, 403, "AAAA-BBBB"))
+        with closing(open_ledger_reader(self.name(tmp_path))) as reader:
+            row = reader.find("AAAA-BBBB", ("visitor", "address", "evidence"))
+            assert row[:2] == (hide("192.0.2.1"),) * 2 or list(row[:2]) == [hide("192.0.2.1")] * 2
+            assert "192.0.2.1" not in row[2]
+            assert len(reader.visits_of([hide("192.0.2.1")], ("at",))) == 1
+
+    def test_the_visits_of_one_visitor_are_deleted(self, tmp_path):
+        visitors = ["192.0.2.1", "192.0.2.2", "account:ann"]
+        with closing(self.open(tmp_path)) as ledger:
+            for number in range(9):
+                who = visitors[number % 3]
+                # The account is used at the address of the first visitor.
+                address = "192.0.2.1" if who.startswith("account") else who
+                ledger.append(Entry(Visit(START + number, who, address, address, "GET", "/a"), PASS, 200))
+        assert delete_visits(self.name(tmp_path), ["192.0.2.2"]) == 3
+        assert delete_visits(self.name(tmp_path), ["192.0.2.1"]) == 6
+        assert delete_visits(self.name(tmp_path), ["192.0.2.1", "192.0.2.2"]) == 0
+        # The gate goes on writing.
+        with closing(self.open(tmp_path)) as ledger:
+            ledger.append(Entry(Visit(START + 9, "192.0.2.2", "192.0.2.2", "192.0.2.2", "GET", "/a"), PASS, 200))
+        with closing(open_ledger_reader(self.name(tmp_path))) as reader:
+            assert [tuple(row) for row in reader.visits_of(visitors, ("visitor",))] == [("192.0.2.2",)]
+
     def test_what_was_only_observed_is_known_as_such(self, tmp_path):
         ledger = self.open(tmp_path)
         refused = Decision("refuse", (Evidence("trap", "trap", 1.0, "Why."),))
@@ -232,6 +264,23 @@ class LedgerConformance:
             ("clearance:c", "192.0.2.1", 0, True),
         ]
 
+    def test_claims_of_bots_are_counted_and_reading_can_begin_later(self, tmp_path):
+        def page(at: float, **more: Any) -> Visit:
+            return Visit(START + at, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", f"/{at:g}", **more)
+
+        with closing(self.open(tmp_path)) as ledger:
+            for at in (0, 10, 20):
+                ledger.append(Entry(page(at, claim="Googlebot", proof="false"), PASS, 200))
+            ledger.append(Entry(page(20, bot="bingbot", claim="bingbot", proof="verified"), PASS, 200))
+            ledger.append(Entry(page(30), PASS, 200))
+        with closing(open_ledger_reader(self.name(tmp_path))) as reader:
+            assert sorted(tuple(row) for row in reader.bot_claims(START + 10)) == [
+                ("", "Googlebot", "false", 2),
+                ("bingbot", "bingbot", "verified", 1),
+            ]
+            targets = [row[0] for batch in reader.by_time(["target"], START + 20) for row in batch]
+            assert targets == ["/20", "/20", "/30"]
+
     def test_closing_writes_pending_entries(self, tmp_path):
         ledger = self.open(tmp_path)
         for n in range(2_500):
@@ -264,10 +313,20 @@ class LedgerConformance:
 
     def test_old_visits_are_deleted(self, tmp_path):
         ledger = self.open(tmp_path, keep_days=2.0)
-        for day in range(5):
-            ledger.append(Entry(visit(86_400 * day), PASS, 200))
+        today = time.time() // 86_400 * 86_400
+        times = [today - 86_400 * day for day in (4, 3, 2, 1, 0)]
+        for at in times:
+            ledger.append(Entry(visit(at - START), PASS, 200))
         ledger.close()
-        assert [v.at for v in self.visits(tmp_path)] == [START + 86_400 * day for day in (2, 3, 4)]
+        assert [v.at for v in self.visits(tmp_path)] == times[2:]
+
+    def test_visits_of_a_clock_that_is_ahead_delete_nothing(self, tmp_path):
+        ledger = self.open(tmp_path, keep_days=2.0)
+        now = time.time() // 1
+        for at in (now - 3_600, now + 300 * 86_400):
+            ledger.append(Entry(visit(at - START), PASS, 200))
+        ledger.close()
+        assert [v.at for v in self.visits(tmp_path)] == [now - 3_600, now + 300 * 86_400]
 
     def test_text_with_nul_and_surrogates_can_be_stored(self, tmp_path):
         """Half a surrogate pair is no text. It must not take the entries beside it along."""

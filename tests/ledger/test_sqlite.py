@@ -197,8 +197,8 @@ def test_a_ledger_of_an_older_version_is_upgraded(tmp_path, version):
             "INSERT INTO visits VALUES (7, 1800000000.0, 'a', '192.0.2.1', '', 'GET', 'h', '/old', 'page', '', '', "
             f"'none', 0, '', {values} 403, 'refuse', 'trap', '[]', 'ABCD-1234'); PRAGMA user_version=1;"
         )
-    assert migrate(tmp_path / NAME) == (1, 3)
-    assert migrate(tmp_path / NAME) == (3, 3)
+    assert migrate(tmp_path / NAME) == (1, 4)
+    assert migrate(tmp_path / NAME) == (4, 4)
     ledger = SqliteLedger(tmp_path / NAME)
     ledger.append(Entry(visit(1), PASS, 200))
     ledger.close()

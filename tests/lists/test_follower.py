@@ -14,7 +14,7 @@ from netaddr import IPSet
 from hedgerow.errors import StoreAwayError, StoreError
 from hedgerow.lists import follower as module
 from hedgerow.lists import sqlite_store as sqlite_lists
-from hedgerow.lists.follower import AsnFile, Follower, ListsCopy
+from hedgerow.lists.follower import Follower, ListsCopy, asn_file
 from hedgerow.lists.model import Lists
 from hedgerow.lists.sqlite_store import SqliteLists
 
@@ -130,7 +130,7 @@ def test_a_replaced_maxmind_file_is_opened_again(tmp_path, store):
     path = tmp_path / "asn.mmdb"
     operators(path, 64496)
     store.put([entry("AS64496"), entry("AS64497", "white")])
-    follower = Follower(store, Lists(), asn=AsnFile(path))
+    follower = Follower(store, Lists(), asn=asn_file(path))
     follower.refresh()
     assert found(follower.lists) == "black AS64496"
     assert found(follower.lists, "2001:db8::5") == "white AS64497"
@@ -145,10 +145,10 @@ def test_a_replaced_maxmind_file_is_opened_again(tmp_path, store):
 
 def test_an_unreadable_maxmind_file_is_reported(tmp_path):
     with pytest.raises(StoreError, match="cannot read the file of network operators"):
-        AsnFile(tmp_path / "missing.mmdb").changed()
+        asn_file(tmp_path / "missing.mmdb").changed()
     (tmp_path / "bad.mmdb").write_bytes(b"x" * 1000)
     with pytest.raises(StoreError, match="cannot read the file of network operators"):
-        AsnFile(tmp_path / "bad.mmdb").changed()
+        asn_file(tmp_path / "bad.mmdb").changed()
 
 
 # ---- The copy

@@ -308,3 +308,8 @@ def test_arbitrary_bytes_raise_nothing_but_list_errors(data):
         except ListError as error:
             assert "\n" not in str(error)  # noqa: PT017
     detect_format(data)
+
+
+def test_a_time_of_fail2ban_that_is_none_is_a_fault_with_its_line():
+    with pytest.raises(ListError, match=r"bans:1: the time '2026-13-01 00:00:00' cannot be read"):
+        read("192.0.2.1 2026-13-01 00:00:00 + 600 = 2026-13-01 00:10:00\n")

@@ -20,9 +20,12 @@ _targets = st.lists(
 )
 
 
-@given(_targets, st.booleans())
-def test_targets_are_new_distinct_and_on_this_site(linked, more_follow):
-    targets = list(islice(hidden_targets(b"/docs/page.html", linked, more_follow=more_follow), 30))
+_pages = st.sampled_from([b"/docs/page.html", b"/", b"//", b"//docs/page.html", b"///x?a=1"])
+
+
+@given(_pages, _targets, st.booleans())
+def test_targets_are_new_distinct_and_on_this_site(page, linked, more_follow):
+    targets = list(islice(hidden_targets(page, linked, more_follow=more_follow), 30))
     assert len(set(targets)) == 30
     assert set(targets).isdisjoint(linked)
     assert all(target.startswith(b"/") and not target.startswith(b"//") for target in targets)

@@ -11,7 +11,7 @@ from hedgerow.markers.html.scanner import Scanner
 from hedgerow.markers.resolve import PageLocation
 from hedgerow.markers.rewrite import PageRewriter, SkeletonCache
 from hedgerow.markers.rules import Mode, Rules
-from hedgerow.markers.scripts import LINKS_ELEMENT, LINKS_HASH, WORKER_SCRIPT
+from hedgerow.markers.scripts import LINKS_ELEMENT, LINKS_HASH, LOADER, LOADER_HASH, WORKER_SCRIPT
 from hedgerow.markers.token import Key, TokenCodecs
 
 CODEC = TokenCodecs([Key(1, bytes(range(64)), 0.0)]).of("example.org")
@@ -60,11 +60,13 @@ def test_other_modes_and_pages_that_may_not_run_it_get_none():
 def test_the_hash_is_that_of_the_script_and_nothing_in_it_ends_the_element():
     text = LINKS_ELEMENT.removeprefix(b"<script>").removesuffix(b"</script>")
     assert b"'sha256-" + binascii.b2a_base64(hashlib.sha256(text).digest(), newline=False) + b"'" == LINKS_HASH
-    for script in (text, WORKER_SCRIPT):
+    assert b"'sha256-" + binascii.b2a_base64(hashlib.sha256(LOADER).digest(), newline=False) + b"'" == LOADER_HASH
+    for script in (text, LOADER, WORKER_SCRIPT):
         assert b"<" not in script
         assert b"PLAIN" not in script
         assert b"//" not in script
     assert len(LINKS_ELEMENT) < 900
+    assert len(LOADER) < 350
 
 
 def test_a_link_to_the_page_itself_has_no_clean_mark():

@@ -597,3 +597,14 @@ def test_a_little_other_evidence_beside_the_order_of_pages_is_tolerated(reasons,
     stranger.flag()
     stranger.score = msgspec.structs.replace(stranger.score, reasons=reasons)
     assert stranger.read().action == action
+
+
+def test_midnight_solves_no_challenge():
+    """The count of challenges starts again with each day: a suspect of yesterday is about to get the first of today."""
+    policy = DecisionPolicy(RULES)
+    actions, score = visits(policy, [0.3] * 6, start=2 * DAY - 10)
+    assert actions[-1] == "challenge"
+    for detector, weight in (("trap", 0.3), ("density", 0.0)):
+        visit = msgspec.structs.replace(VISIT, at=2 * DAY + 10)
+        decision = policy.decide(visit, StateReply(None, (), 0, score), [evidence(weight, detector)]).decision
+        assert (decision.action, decision.price) == ("challenge", 1)

@@ -82,3 +82,10 @@ def test_reasons_are_explained_the_most_frequent_first():
         "Suspected for tampered (7 times), unmarked."
     )
     assert explained(VisitorScore()) == "Suspected."
+
+
+def test_a_pace_that_nobody_keeps_is_not_taken_for_tabs_that_were_open_when_a_challenge_was_solved():
+    cleared = updated_score(VisitorScore("suspect", 1.5, 0.0, 0, 0, 1), ScoreUpdate("k", 10.0, 0, 3600.0, cleared=True))
+    for code, identity in (("path-breadth-first", "person"), ("path-hurried", "suspect")):
+        flagged = ScoreUpdate("k", 11.0, 0, 3600.0, 1.5, (code,), identity="suspect", challenged=True)
+        assert updated_score(cleared, flagged).identity == identity

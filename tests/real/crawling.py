@@ -35,7 +35,7 @@ _TITLE = re.compile(rb"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
 _LINK = re.compile(rb"""<a\s[^>]*?href\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
 _NAME = "index.html"
 
-_BREADTH_FIRST = {
+BREADTH_FIRST = {
     "DEPTH_PRIORITY": 1,
     "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
     "SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue",
@@ -121,7 +121,7 @@ def scrapy(url: str, address: str, folder: Path, titles: Titles, *, order: str =
         "CLOSESPIDER_PAGECOUNT": MOST_REQUESTS,
         "TELNETCONSOLE_ENABLED": False,
         "LOG_LEVEL": "WARNING",
-        **(_BREADTH_FIRST if order == "breadth" else {}),
+        **(BREADTH_FIRST if order == "breadth" else {}),
     }
     command = [sys.executable, "-m", "scrapy", "runspider", str(Path(__file__).with_name("spider.py"))]
     command += ["-a", f"start={url}/", "-a", f"out={out}", "-a", f"order={order}"]

@@ -70,7 +70,7 @@ class Crew:
             self.got.append((crawling.name_of(urlsplit(url).path), crawling.title_of(body)))
             for link in _LINK.findall(self._reads(body).decode()):
                 target, _ = urldefrag(urljoin(url, unescape(link)))
-                plain = target.partition("?")[0]
+                plain = crawling.without_marks(target.encode()).decode()
                 if target.startswith(self.url) and plain not in seen:
                     seen.add(plain)
                     frontier.append(plain if self.strip else target)

@@ -64,10 +64,12 @@ class Load:
             async with asyncio.timeout(PATIENCE):
                 port = self._ports[number % len(self._ports)]
                 reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(mine, 0))
-                writer.write(b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % target.encode())
-                answer = await reader.read()
-                status = int(answer.split(b" ", 2)[1])
-                writer.close()
+                try:
+                    writer.write(b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % target.encode())
+                    answer = await reader.read()
+                    status = int(answer.split(b" ", 2)[1])
+                finally:
+                    writer.close()
         except (OSError, TimeoutError, IndexError):
             pass
         self.answers.append(Answered(phase, target, status, time.perf_counter() - began))

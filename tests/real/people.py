@@ -40,14 +40,21 @@ class Reader:
 
     async def read(self, pages: int, crawling: Callable[[], bool]) -> None:
         """Read *pages* pages, and go on for as long as somebody is crawling."""
-        transport = httpx.AsyncHTTPTransport(local_address=self._address, trust_env=False)
-        async with httpx.AsyncClient(transport=transport, headers=BROWSER, timeout=PATIENCE, trust_env=False) as client:
+        async with self.client() as client:
             here, before = self._url + "/", ""
             while self.pages < pages or crawling():
                 links = await self._page(client, here, before)
                 before = here
                 here = self._random.choice(links) if links else self._url + "/"
-                await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.5))
+                await asyncio.sleep(self._dwell())
+
+    def _dwell(self) -> float:
+        """Seconds on one page."""
+        return self._pause * self._random.uniform(0.5, 1.5)
+
+    def client(self) -> httpx.AsyncClient:
+        transport = httpx.AsyncHTTPTransport(local_address=self._address, trust_env=False)
+        return httpx.AsyncClient(transport=transport, headers=BROWSER, timeout=PATIENCE, trust_env=False)
 
     async def _page(self, client: httpx.AsyncClient, url: str, before: str) -> list[str]:
         site = "same-origin" if before else "none"

@@ -266,7 +266,7 @@ class Protect:
         assert self.running.alive, self.running.said()
 
     def _found(self, before: str) -> str:
-        found = re.search(before + r" (http://127\.0\.0\.1:\d+)", self.running.said())
+        found = re.search(before + r" (https?://127\.0\.0\.1:\d+)", self.running.said())
         return found[1] if found else ""
 
     @property

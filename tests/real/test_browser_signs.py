@@ -22,7 +22,7 @@ from hedgerow.request.pointer_model import movement_sums, report_sums
 from .browsing import ARGUMENTS, CHROMIUM, HIDES_DRIVER, tab
 from .firefox import Firefox
 from .hand import Hand
-from .servers import Nginx, Protect
+from .servers import Nginx, Protect, wait_for
 
 PAGES = 150
 SIGN_CODES = frozenset(
@@ -268,6 +268,7 @@ def test_firefox_gives_no_sign_but_those_of_its_driver(
                 name = opened.evaluate("document.querySelector('li a').textContent")
                 opened.click(name)
                 opened.wait_for_title(name.replace("Notes on hedge", "Page"))
+                wait_for("the script", lambda: opened.evaluate("!!document.querySelector('script[src]')"))
     finally:
         firefox.end()
     assert found_signs(site) == {"webdriver": 1, "pointer-jumps": 1}

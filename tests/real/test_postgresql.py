@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 
 import msgspec
 import psycopg
@@ -141,10 +142,12 @@ def partitions(url: str) -> list[str]:
 
 def test_each_day_is_a_table_and_old_ones_are_dropped_whole(url, tmp_path):
     ledger = PostgresLedger(url, tmp_path, keep_days=2.0)
-    for day in range(5):
-        ledger.append(Entry(visit(86_400 * day), PASS, 200))
+    today = time.time() // 86_400 * 86_400
+    times = [today - 86_400 * day for day in (4, 3, 2, 1, 0)]
+    for at in times:
+        ledger.append(Entry(visit(at - START), PASS, 200))
     ledger.close()
-    assert partitions(url) == ["visits_20270117", "visits_20270118", "visits_20270119"]
+    assert partitions(url) == [f"visits_{datetime.fromtimestamp(at, UTC):%Y%m%d}" for at in times[2:]]
     assert len(visits(url)) == 3
 
 

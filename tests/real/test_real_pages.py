@@ -26,6 +26,7 @@ VISITOR = visitor_digest("192.0.2.1")
 _MARK = re.compile(rb"(\?|&amp;|&)~=[\w-]{43}\.[\w-]{5}")
 _LINK = re.compile(rb'(?:href|src|action)="([^"]*[?&;]~=[\w-]{43}\.[\w-]{5}[^"]*)"')
 PAGES = 600
+"""Of each documentation."""
 
 
 @pytest.mark.parametrize("folder", [DOCUMENTATION, QT], ids=["postgresql", "qt"])

@@ -152,6 +152,58 @@ def test_what_was_blocked_elsewhere_stays_blocked_while_redis_is_away():
             assert mine.record_visit(ask(2.0)).block is not None
 
 
+def test_who_was_forgiven_at_one_gate_is_not_blocked_at_another_while_redis_is_away():
+    """The other gate has a copy of the block, for when Redis is away. It must go with the block."""
+    with closing(RedisServer()) as own:
+        mine, other = (
+            ThreadRedisState(parse_redis_address(own.url), WINDOW, prefix="x:", timeout=5.0) for _ in range(2)
+        )
+        with closing(mine), closing(other):
+            mine.commit(block(until=1e6))
+            assert other.record_visit(ask(1.0)).block is not None
+            assert mine.forgive(HOME)
+            assert other.record_visit(ask(2.0)).block is None
+            own.kill()
+            assert other.record_visit(ask(3.0)).block is None
+            assert mine.record_visit(ask(3.0)).block is None
+
+
+def test_who_is_forgiven_while_redis_is_away_is_forgiven_at_all_gates_when_it_is_back():
+    with closing(RedisServer()) as own:
+        mine, other = (
+            ThreadRedisState(parse_redis_address(own.url), WINDOW, prefix="x:", timeout=5.0, clock=time.time)
+            for _ in range(2)
+        )
+        with closing(mine), closing(other):
+            now = time.time()
+            mine.commit(msgspec.structs.replace(block(), since=now - 60, until=now + 600))
+            assert other.record_visit(ask(now - START)).block is not None
+            own.kill(signal.SIGSTOP)
+            mine.forgive(HOME)
+            assert mine.record_visit(ask(now - START)).block is None
+            own.kill(signal.SIGCONT)
+            wait_until(lambda: not mine.unavailable)
+            wait_until(lambda: other.record_visit(ask(now - START)).block is None)
+            own.kill()
+            assert other.record_visit(ask(now - START)).block is None
+
+
+def test_a_redis_that_was_restarted_empty_is_told_of_blocks_that_gates_know():
+    with closing(RedisServer()) as own:
+        mine, other = (
+            ThreadRedisState(parse_redis_address(own.url), WINDOW, prefix="x:", timeout=5.0, clock=time.time)
+            for _ in range(2)
+        )
+        with closing(mine), closing(other):
+            now = time.time()
+            mine.commit(msgspec.structs.replace(block(), since=now - 60, until=now + 600))
+            own.kill()
+            own.start()
+            wait_until(lambda: mine.record_visit(ask(now - START)).block is not None and not mine.unavailable)
+            wait_until(lambda: other.record_visit(ask(now - START)).block is not None)
+            assert [one.key for one in other.blocks(now)] == [one.key for one in mine.blocks(now)]
+
+
 def test_closed_nobody_is_let_in_while_redis_is_away_and_the_answer_is_503():
     settings = read_settings("", environment={})
     with closing(RedisServer()) as own:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import closing
 
@@ -19,6 +20,10 @@ POLICIES = {
     "nonce": "script-src 'nonce-abc' 'strict-dynamic'; object-src 'none'; base-uri 'none'",
     "workers": "script-src 'self'; worker-src 'none'; connect-src 'none'",
     "two": "default-src 'self'; connect-src 'none', script-src https:",
+    "inline": "script-src 'unsafe-inline'",
+    "hash": "default-src 'none'; script-src 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='",
+    "trusted": "script-src 'self'; require-trusted-types-for 'script'",
+    "named": "script-src 'nonce-abc' 'strict-dynamic'; require-trusted-types-for 'script'; trusted-types 'none'",
 }
 """Content security policies, by the folder of the site that has them."""
 
@@ -73,6 +78,35 @@ def test_policies_of_the_site_allow_it(browser: Browser, site: Protect, name: st
     with tab(browser) as page:
         page.goto(f"{site.url}/{name}/0.html")
         wait_until_cleared(page)
+
+
+def test_the_page_does_not_wait_for_the_script(browser: Browser, site: Protect) -> None:
+    with tab(browser) as page:
+        held = threading.Event()
+        page.route("**/page.js", lambda route: (held.set(), page.wait_for_timeout(300), route.continue_()))
+        page.goto(site.url + "/0.html", wait_until="load")
+        ended = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
+        wait_until_cleared(page)
+        assert held.is_set()
+        (asked,) = page.evaluate(
+            """performance.getEntriesByType("resource").filter(({ name }) => name.endsWith("/page.js"))
+            .map(({ startTime }) => startTime)"""
+        )
+        assert 0 < ended <= asked
+
+
+def test_a_page_that_takes_long_to_load_does_not_keep_the_script_away(browser: Browser, site: Protect) -> None:
+    with tab(browser) as page:
+        page.route("**/slow.css", lambda _: None)
+        page.route(
+            "**/2.html",
+            lambda route: route.fulfill(
+                body=route.fetch().text().replace("<h1>", "<link rel=stylesheet href=/slow.css media=print><h1>")
+            ),
+        )
+        page.goto(site.url + "/2.html", wait_until="commit")
+        wait_for("the script", lambda: page.evaluate("!!document.querySelector('script[src$=\"/page.js\"]')"))
+        assert page.evaluate("document.readyState") == "interactive"
 
 
 def test_a_page_in_the_background_waits(browser: Browser, site: Protect) -> None:

@@ -52,14 +52,21 @@ def posts(source: str, target: str, count: int, *, status: int = 200, every: flo
     return [one.replace('"GET ', '"POST ') for one in visits(source, [target] * count, status=status, every=every)]
 
 
-def test_nobody_is_called_a_crawler_for_missing_assets_and_referrers_alone(tmp_path):
-    found, listed, said = judged(
-        tmp_path / "log",
-        [site_log(), *visits("203.0.113.1", ["/", "/topic/1", "/", "/topic/2", "/topic/1", "/topic/3"])],
-    )
+def test_nobody_is_called_a_crawler_for_missing_most_assets_and_referrers(tmp_path):
+    pages = ["/", "/topic/1", "/", "/topic/2", "/topic/1", "/topic/3"]
+    from_a_link = visits("203.0.113.1", ["/topic/4"], referrer="http://e.org/topic/3")
+    found, listed, said = judged(tmp_path / "log", [site_log(), *visits("203.0.113.1", pages), *from_a_link])
     assert found["203.0.113.1"]["label"] == "unknown"
     assert found["203.0.113.1"]["reason"] == "Only one kind of evidence speaks for a crawler."
     assert "Only one kind of evidence" in said
+    assert listed == {f"198.51.100.{n}" for n in range(10)}
+
+
+def test_who_misses_all_of_both_is_called_a_crawler_and_not_listed(tmp_path):
+    pages = ["/", "/topic/1", "/", "/topic/2", "/topic/1", "/topic/3"]
+    found, listed, said = judged(tmp_path / "log", [site_log(), *visits("203.0.113.1", pages)])
+    assert found["203.0.113.1"]["label"] == "crawler"
+    assert "10 of 11 crawlers have at least two independent kinds of evidence" in said
     assert listed == {f"198.51.100.{n}" for n in range(10)}
 
 
@@ -85,7 +92,7 @@ def test_the_site_itself_is_never_advised_to_be_blocked(tmp_path, own):
     assert mine["requests"] == 60
     assert mine["label"] == "good-bot"
     assert mine["source"] not in listed
-    assert f"The site itself, never to be blocked: {mine['source']};" in said
+    assert f"The site itself: {mine['source']}. It is never listed." in said
 
 
 def test_beacons_change_no_label(tmp_path):

@@ -95,8 +95,6 @@ def read_by(watch: Watch, visitor: str, gap: float, kind: str) -> None:
         (HOLDER, 1.0, "sequence", "path-turning"),
         (HOLDER, 5.0, "page", "path-unhurried"),
         ("account:ann", 1.0, "sequence", "path-turning"),
-        (HOLDER, 0.1, "page", "path-depth-first"),
-        (HOLDER, 0.1, "sequence", "path-depth-first"),
         (ME, 5.0, "sequence", "path-depth-first"),
     ],
 )
@@ -106,6 +104,23 @@ def test_the_order_of_a_crawler_that_a_person_can_have_has_a_code_of_its_own(vis
     assert [change.codes for change in told] == [(code,)] * 2
     if not code.endswith("first"):
         assert {(change.identity, change.challenged, change.weight) for change in told} == {("", False, 1.5)}
+
+
+@pytest.mark.parametrize(("judged", "identity"), [("person", "suspect"), ("depth-first", "depth-first")])
+@pytest.mark.parametrize("kind", ["page", "sequence"])
+def test_twenty_pages_faster_than_anybody_looks_at_them_are_no_tabs(judged, identity, kind):
+    watch, told = watch_with(lambda session: judged if session.size > 10 else "person", on_path="challenge")
+    read_by(watch, HOLDER, 0.1, kind)
+    assert [(change.identity, change.challenged, change.codes) for change in told] == [
+        (identity, True, ("path-hurried",))
+    ]
+
+
+@pytest.mark.parametrize(("visitor", "gap"), [(ME, 0.1), (HOLDER, 0.5)])
+def test_an_address_may_be_many_people_and_half_a_second_is_enough_to_look(visitor, gap):
+    watch, told = watch_with(lambda _: "person", on_path="challenge")
+    read_by(watch, visitor, gap, "page")
+    assert told == []
 
 
 def test_who_turns_pages_is_not_doubted():

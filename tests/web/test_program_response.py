@@ -302,3 +302,94 @@ def test_calls_of_a_script_over_a_limit_are_declined_and_the_page_goes_on():
     assert statuses == [200] * 400 + [429] * 30
     client.clock.now += 3.1
     assert client.get("/", headers=BROWSER).status == 200
+
+
+# ---- The pages of a day
+
+PAGES_OF_A_DAY = "[containment]\nenabled = true\nk1 = 3\nk2 = 8\n"
+
+
+def plain_page(scope):
+    """Pages without links: a program that fetches a list of addresses follows none."""
+    if scope["path"].endswith(".txt"):
+        return {"headers": [(b"content-type", b"text/plain")], "chunks": (b"Notes",)}
+    body = b"<!DOCTYPE html><html><head><title>%b</title></head><body>Text</body></html>" % scope["path"].encode()
+    return {"chunks": (body,)}
+
+
+def list_of_addresses(client: Client, number: int, below: str = "/page-", end: str = "", **more) -> list[int]:
+    found = []
+    for n in range(number):
+        client.clock.now += 30
+        found.append(client.get(f"{below}{'abcdefghijklmnop'[n]}{end}", headers=CURL, **more).status)
+    return found
+
+
+def test_a_program_with_a_list_of_addresses_gets_twice_the_pages_of_a_browser_without_a_clearance():
+    client = Client(Application(react=plain_page), CLEAN + PAGES_OF_A_DAY)
+    assert list_of_addresses(client, 9) == [200] * 6 + [429] * 3
+    answer = client.get("/page-q", headers=CURL)
+    assert (answer.status, answer.header("retry-after")) == (429, b"3600")
+    assert client.entries[-1].decision.code == "k1-programs"
+    assert list_of_addresses(client, 2, peer="192.0.2.77") == [200] * 2
+    assert client.get("/page-r", headers=BROWSER).status == 200, "people at the same address have their own pages"
+    client.clock.now += 86_400
+    assert list_of_addresses(client, 2) == [200] * 2
+
+
+def test_a_program_is_never_blocked_for_pages_and_gets_known_ones_again():
+    client = Client(Application(react=plain_page), CLEAN + PAGES_OF_A_DAY)
+    for _ in range(40):
+        client.clock.now += 60
+        assert {client.get(page, headers=CURL).status for page in ("/", "/health", "/page-a")} == {200}
+    assert list_of_addresses(client, 9)[-1] == 429
+    for _ in range(60):
+        client.clock.now += 1
+        client.get("/page-z", headers=CURL)
+    assert client.site.app.gate.blocked == 0
+    assert client.get("/notes.txt", headers=CURL).status == 200
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["listing", "json", "text", "attachment", "missing", "redirect", "head", "post", "propfind"],
+)
+def test_what_is_no_page_does_not_count(kind):
+    def react(_):
+        if kind == "listing":
+            return {"chunks": (LISTING,)}
+        if kind == "attachment":
+            return {"headers": [HTML, (b"content-disposition", b"attachment")]}
+        if kind in {"json", "text"}:
+            body = b'{"a": "<p>"}' if kind == "json" else b"just text"
+            return {"headers": [(b"content-type", b"application/json") if kind == "json" else HTML], "chunks": (body,)}
+        if kind == "missing":
+            return {"status": 404}
+        if kind == "redirect":
+            return {"status": 302, "headers": [HTML, (b"location", b"/x")]}
+        return {"status": 207} if kind == "propfind" else None
+
+    client = Client(Application(react=react), CLEAN + PAGES_OF_A_DAY)
+    method = kind.upper() if kind in {"head", "post", "propfind"} else "GET"
+    below, end = ("/files/", "/") if kind == "listing" else ("/page-", "")
+    assert 429 not in list_of_addresses(client, 12, below, end, method=method)
+
+
+def test_a_call_that_is_answered_with_a_page_counts_once():
+    client = Client(Application(react=plain_page), CLEAN + PAGES_OF_A_DAY)
+    calls = {**CURL, "accept": "application/json"}
+    for _ in range(20):
+        client.clock.now += 60
+        assert client.get("/page-a", headers=calls).status == 200
+    assert [client.get(f"/page-{n}", headers=calls).status for n in "bcdefgh"] == [200] * 5 + [429] * 2
+
+
+def test_listed_programs_and_those_with_an_account_have_no_such_limit():
+    client = Client(
+        Application(react=plain_page), CLEAN + PAGES_OF_A_DAY + "[identity]\naccount_header = 'x-user'\n"
+        "trusted_proxies = ['192.0.2.1/32']\n",
+    )  # fmt: skip
+    found = [
+        client.get(f"/{'abcdefghij'[n]}", headers={**CURL, "x-user": "ann"}, peer="192.0.2.1").status for n in range(9)
+    ]
+    assert set(found) == {200}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hedgerow.markers.scripts import LOADER, LOADER_HASH
 from hedgerow.web.response_headers import (
     changed_headers,
     has_our_etag,
@@ -19,6 +20,7 @@ from hedgerow.web.response_headers import (
     keeps_referrers,
     marked_link,
     marked_refresh,
+    page_script,
     private,
     restored_etags,
 )
@@ -179,3 +181,20 @@ def test_headers_that_speak_of_the_bytes_go():
     assert changed_headers(headers) == [(b"Last-Modified", b"x"), (b"set-cookie", b"a"), (b"set-cookie", b"b")]
     assert header(headers, b"last-modified") == b"x"
     assert header(headers, b"missing") == b""
+
+
+def test_the_script_of_a_page_is_loaded_after_it_unless_it_is_needed_at_once():
+    script, attributes = b"/.hedgerow/1/page.js", b" data-signs"
+    policy = (b"content-security-policy", b"script-src 'nonce-x'")
+    headers, element = page_script([policy], b"a.example", b"/.hedgerow/", script, attributes, at_once=False)
+    assert element == b'<script data-src="%b" nonce="x" data-signs>%b</script>' % (script, LOADER)
+    assert headers == [(policy[0], b"script-src 'nonce-x' %b a.example/.hedgerow/" % LOADER_HASH)]
+    headers, element = page_script([policy], b"a.example", b"/.hedgerow/", script, attributes, at_once=True)
+    assert element == b'<script src="%b" async nonce="x" data-signs></script>' % script
+    assert headers == [(policy[0], b"script-src 'nonce-x' a.example/.hedgerow/")]
+
+
+def test_a_page_whose_scripts_may_add_none_has_the_script_in_itself():
+    trusted = [(b"Content-Security-Policy", b"require-trusted-types-for 'script'")]
+    _, element = page_script(trusted, b"a.example", b"/.hedgerow/", b"/.hedgerow/1/page.js", b"", at_once=False)
+    assert element == b'<script src="/.hedgerow/1/page.js" async></script>'

@@ -23,14 +23,21 @@ from hedgerow.request.bot_cache import BotCache
 from hedgerow.request.bots import Bots, KnownBot, NameLookup, published_ranges
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.checks import split_listen
-from hedgerow.web.bots import PublishedRange, all_bots, build_bots, load_ranges, parse_ranges, save_ranges
+from hedgerow.web.bots import (
+    PublishedRange,
+    all_bots,
+    build_bots,
+    describe_verification,
+    load_ranges,
+    parse_ranges,
+    save_ranges,
+)
 from hedgerow.web.lookups.dns import DnsResolver, DnsTimeoutError, is_in
 from hedgerow.web.lookups.fetch import FetchError, fetch
 from hedgerow.web.paths import ranges_path
 
 app = typer.Typer()
 
-_DAY = 86_400.0
 _MAX_BYTES = 5_000_000
 
 _SCHEMES = frozenset({"http", "https"})
@@ -124,20 +131,9 @@ def show(config: Config = None, directory: Directory = None) -> None:
     table = Table("bot", "category", "policy", "in robots.txt", "verified by", box=None, pad_edge=False)
     for bot in all_bots(settings):
         policy = getattr(settings.bots, bot.category.replace("-", "_"))
-        methods = ", ".join(_verification(bot, lists, now)) or "nothing: it cannot be verified"
+        methods = ", ".join(describe_verification(bot, lists, now)) or "nothing: it cannot be verified"
         table.add_row(*map(escape, (bot.name, bot.category, policy, bot.robots or "-", methods)))
     console().print(table)
-
-
-def _verification(bot: KnownBot, lists: dict[str, PublishedRange], now: float) -> Iterator[str]:
-    if bot.domains:
-        yield "names in " + " ".join(bot.domains)
-    for name in bot.ranges:
-        listed = lists.get(name)
-        age = f"{(now - listed.read_at) / _DAY:.0f} days old" if listed else "not read"
-        yield f"{name} ({age})"
-    if bot.signer:
-        yield f"signatures of {bot.signer}"
 
 
 @app.command()

@@ -13,7 +13,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from typer import Argument, Option
 
 from hedgerow.cli.crawl import has_keys, hidden_links, host_of
-from hedgerow.cli.ledger_access import has_ledger, ledger_of
 from hedgerow.cli.main import Config
 from hedgerow.cli.train import (
     Recipe,
@@ -31,6 +30,7 @@ from hedgerow.lab.crawl.own_hosts import Origin, own_origin, source_address
 from hedgerow.lab.crawl.schedule import IDENTITIES, Order, parse_delay
 from hedgerow.ledger.labels import Label, add_label, labels_path
 from hedgerow.settings import Settings, load_settings
+from hedgerow.web.ledger_access import has_ledger, ledger_of
 from hedgerow.web.paths import key_path, ledger_path
 
 if TYPE_CHECKING:

@@ -8,17 +8,16 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import typer
 from typer import Option
 
-from hedgerow.cli.ledger_access import open_ledger
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import console, new_table, print_json, progress_bar
 from hedgerow.cli.service import Directory, find_site
-from hedgerow.cli.visitors import gateways_among, open_visitor_stores
+from hedgerow.cli.visitor_store import open_visitor_stores
 from hedgerow.core.state import ACCOUNT, CLEARANCE
 from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE
 from hedgerow.errors import StoreError
@@ -26,40 +25,14 @@ from hedgerow.ledger.people_days import LEAST_DAYS, SHARE, percentile
 from hedgerow.ledger.reader import LedgerReader
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
-from hedgerow.web.daily_limits import read_limits
+from hedgerow.web.daily_limits import Limit, limits_of
 from hedgerow.web.gate import day_of
-from hedgerow.web.paths import limits_path
+from hedgerow.web.ledger_access import open_ledger
+from hedgerow.web.visitor_rows import gateways_among
 
 _COLUMNS = ("at", "visitor", "kind", "action", "code", "signs", "bot")
 _BUDGET_CODES = frozenset({"k1", "k2", "k1-scripts", "k2-scripts", "k1-network"})
 _SHOWN = (0.5, 0.9, 0.99, SHARE)
-
-Source = Literal["set", "shipped", "derived"]
-"""Why a limit is what it is: set by the operator, as shipped, or derived from the days of people."""
-
-
-class Limit(NamedTuple):
-    """A limit in force, why it is that, and the number of people's days from which it was derived."""
-
-    pages: int
-    source: Source
-    days: int
-
-    @property
-    def why(self) -> str:
-        if self.source == "set":
-            return "set by you"
-        return f"derived from {self.days:,} days of people" if self.source == "derived" else "as shipped"
-
-
-def limits_of(settings: Settings) -> tuple[Limit, Limit]:
-    """Return k1 and k2 as a server with these settings has them."""
-    own, stored = settings.containment, read_limits(limits_path(settings))
-
-    def limit(value: int | Literal["auto"], pages: int, days: int) -> Limit:
-        return Limit(pages, "derived" if days else "shipped", days) if value == "auto" else Limit(value, "set", 0)
-
-    return limit(own.k1, stored.k1, stored.k1_days), limit(own.k2, stored.k2, stored.k2_days)
 
 
 class VisitorDays(NamedTuple):

@@ -1,4 +1,4 @@
-"""`hedgerow lists show|review|add|remove|change|import|export`: the white list and the black list of the operator."""
+"""`hedgerow lists show|review|subscriptions|add|remove|change|import|export`: the white and the black list."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ import typer
 from rich.text import Text
 from typer import Argument, Option
 
-from hedgerow.cli.ledger_access import open_ledger
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import STANDARD_OUTPUT, console, new_table, print_json, progress_bar, write_file
 from hedgerow.cli.service import Directory, find_site
@@ -33,8 +32,11 @@ from hedgerow.lists.times import iso, parse_duration, parse_time
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
 from hedgerow.settings.checks import split_listen
+from hedgerow.web.audit import audit_command
+from hedgerow.web.ledger_access import open_ledger
 from hedgerow.web.list_review import Verdict, review
 from hedgerow.web.stores import build_list_store
+from hedgerow.web.subscriptions import Reading, read_readings
 
 app = typer.Typer()
 
@@ -218,6 +220,7 @@ def add(
                 f"{readable(subject)} is already on the {name} list; "
                 f"use hedgerow lists change {name} {readable(subject)}"
             )
+        audit_command(settings, "lists.add", subject, f"{name} {_until_words(end)}")
         typer.echo(f"{readable(subject)} is on the {name} list {_until_words(end)}")
 
 
@@ -239,7 +242,8 @@ def change(
         raise SettingsError(["name one end: --for, --until or --for-good"])
     if not (for_good or length or until) and reason is None and author is None:
         raise SettingsError(["name what to change: --reason, --author, --for, --until or --for-good"])
-    store = build_list_store(_settings(config, directory))
+    settings = _settings(config, directory)
+    store = build_list_store(settings)
     entry = next(iter(store.read(ListFilter(list=name, subject=_subject(subject)))), None)
     if entry is None:
         raise _missing(name, subject)
@@ -250,6 +254,7 @@ def change(
         until=0.0 if for_good else _end(length, until, now) if length or until else entry.until,
     )
     store.put([changed])
+    audit_command(settings, "lists.change", entry.subject, f"{name} {_until_words(changed.until)}")
     typer.echo(f"{readable(entry.subject)} is on the {name} list {_until_words(changed.until)}")
 
 
@@ -257,11 +262,38 @@ def change(
 def remove(name: _List, subjects: _Subjects, config: Config = None, directory: Directory = None) -> None:
     """Remove subjects from a list."""
     parsed = [_subject(text) for text in subjects]
-    store = build_list_store(_settings(config, directory))
+    settings = _settings(config, directory)
+    store = build_list_store(settings)
     for subject in parsed:
         if not store.remove(name, subject):
             raise _missing(name, subject)
+        audit_command(settings, "lists.remove", subject, name)
         typer.echo(f"{readable(subject)} is off the {name} list")
+
+
+@app.command()
+def subscriptions(
+    as_json: Annotated[bool, Option("--json", help="As JSON.")] = False,
+    config: Config = None,
+    directory: Directory = None,
+) -> None:
+    """Show the lists of others that the settings subscribe to: entries, last reading, and last failure."""
+    settings = find_site(config, directory, place="lists", changes=False, quiet=as_json)
+    readings = read_readings(settings)
+    found = [(one, readings.get(one.name, Reading())) for one in settings.lists.subscriptions]
+    if as_json:
+        print_json([{**msgspec.to_builtins(one), **msgspec.to_builtins(known)} for one, known in found])
+        return
+    if not found:
+        typer.echo("No subscriptions; add [[lists.subscriptions]] to the settings.")
+        return
+    table = new_table("name", "list", "source", ">entries", ">left out", "read (UTC)", ">failures", "last failure")
+    for one, known in found:
+        read = _moment(known.read_at) if known.read_at else "never"
+        numbers = f"{known.entries:,}", f"{known.left_out:,}"
+        cells = (one.name, one.list, one.source, *numbers, read, f"{known.failures:,}", known.error)
+        table.add_row(*(Text(readable(cell)) for cell in cells))
+    console(_WIDTH).print(table)
 
 
 @app.command("import")
@@ -297,6 +329,7 @@ def import_(
         store = build_list_store(settings)
         reading = ListImport(source, readable(file), defaults, format=kind, skip_bad=skip_bad)
         count = store.put(_with_progress(reading, _size(source)), replacing=owner if replace else "")
+    audit_command(settings, "lists.import", file, f"{count:,} entries for the {name} list")
     for fault in reading.faults:
         typer.echo(f"{readable(file)}:{fault.line}: {readable(fault.text)}", err=True)
     summary = f"{count:,} entries imported ({reading.format})"

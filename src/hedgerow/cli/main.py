@@ -61,8 +61,14 @@ COMMANDS = {
     ),
     "simulate": ("simulate:app", "Simulate what a measure costs crawlers and people."),
     "keys": ("maintenance:keys", "Manage the keys that encrypt marked links."),
+    "password": ("password:run", "Ask for a password and print the settings of a user of the dashboard."),
     "bots": ("bots:app", "Show known bots, update their addresses, and check whether an address is one."),
-    "visitors": ("visitors:app", "Show suspected and blocked visitors with reasons; forgive or block a visitor."),
+    "visitors": (
+        "visitors:app",
+        "Show suspected and blocked visitors with reasons; forgive, block, export or forget one.",
+    ),
+    "attack": ("attack:app", "Ask every visitor without a clearance for one, for some time; switch that off; show it."),
+    "alerts": ("alerts:app", "Send a test alert by webhook and mail, as `[alerts]` says."),
     "limits": (
         "limits:run",
         "Show how many pages visitors may read in a day and why, how many they read, and who is affected.",
@@ -127,7 +133,10 @@ Observe = Annotated[
 ]
 WorkerCount = Annotated[int, Option("--workers", min=1, help="Number of worker processes.")]
 AdminListener = Annotated[
-    str, Option("--admin", metavar="HOST:PORT", help="Address for overview, health and metrics; keep it private.")
+    str,
+    Option(
+        "--admin", metavar="HOST:PORT", help="Address or unix:/PATH for dashboard, health and metrics; keep it private."
+    ),
 ]
 StrictStart = Annotated[
     bool, Option("--strict-start", help="Do not start with dangerous settings, such as an open admin listener.")

@@ -14,7 +14,8 @@ from typer import Argument, Option
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import format_time
 from hedgerow.cli.service import Directory, find_site
-from hedgerow.errors import ModelError, SettingsError
+from hedgerow.errors import ModelError, SettingsError, TlsError
+from hedgerow.proxy.tls import read_pair
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.dangers import Danger, dangers
 from hedgerow.settings.load import line_of
@@ -39,9 +40,10 @@ def check(
         raise SettingsError([f"{path}: watch: {error}"]) from None
     if faults := [f"{path}: {name}: {sentence}" for name, sentence in _foreign_files(settings)]:
         raise SettingsError(faults)
+    certificate_warnings = list(_certificate_warnings(path, settings))
     typer.echo(f"{path}: no faults")
     text = path.read_text("utf-8-sig")
-    for name, sentence in (*dangers(settings), *_readable_secrets(path, settings)):
+    for name, sentence in (*dangers(settings), *_readable_secrets(path, settings), *certificate_warnings):
         typer.echo(f"{path}:{line_of(text, name)}: warning: {name}: {sentence}", err=True)
     for warning in _warnings(settings):
         typer.echo(f"{path}: warning: {warning}", err=True)
@@ -63,6 +65,21 @@ def _foreign_files(settings: Settings) -> Iterator[Danger]:
             yield name, f"{text!r} is a file of something else; name one that does not exist, or leave it empty"
 
 
+def _certificate_warnings(path: Path, settings: Settings) -> Iterator[Danger]:
+    """Warn of the certificate's time and its key's mode. A pair that does not fit is a fault."""
+    tls = settings.tls
+    if not tls.certificate:
+        return
+    try:
+        facts = read_pair(Path(tls.certificate).expanduser(), Path(tls.key).expanduser())
+    except TlsError as error:
+        raise SettingsError([f"{path}: tls: {error}"]) from None
+    if warning := facts.warning(time.time()):
+        yield "tls.certificate", warning
+    if Path(tls.key).expanduser().stat().st_mode & stat.S_IROTH:
+        yield "tls.key", f"every user of this machine can read it; run: chmod o-r {tls.key}"
+
+
 def _readable_secrets(path: Path, settings: Settings) -> Iterator[Danger]:
     """Name the secrets in a settings file that every user of the machine can read, unless they come from elsewhere."""
     if not path.stat().st_mode & stat.S_IROTH:
@@ -70,7 +87,10 @@ def _readable_secrets(path: Path, settings: Settings) -> Iterator[Danger]:
     text = path.read_text("utf-8-sig")
     tokens = {f"serve.clients.{number}.token": client.token for number, client in enumerate(settings.serve.clients)}
     secrets = {
-        "admin.token": settings.admin.token, "state.password": settings.state.password,
+        "privacy.key": settings.privacy.key, "alerts.webhook": settings.alerts.webhook,
+        "alerts.mail_password": settings.alerts.mail_password,
+        "admin.token": settings.admin.token, "admin.viewer_token": settings.admin.viewer_token,
+        "state.password": settings.state.password,
         "challenge.external.secret": settings.challenge.external.secret, **tokens,
     }  # fmt: skip
     for name, secret in secrets.items():
@@ -82,6 +102,12 @@ def _warnings(settings: Settings) -> Iterator[str]:
     """Say what is allowed, and still may not be what the operator wants."""
     for name, model in _missing_models(settings).items():
         yield f"watch.{name}: there is no file {model!r} here"
+    for name in ("asn_file", "country_file"):
+        file = getattr(settings.lists, name)
+        if file and not Path(file).expanduser().is_file():
+            yield f"lists.{name}: there is no file {file!r} here"
+    if settings.lists.networks and not settings.lists.enabled:
+        yield "lists.networks: these rules have no effect while lists are switched off"
     if settings.bots.signers and not settings.bots.hosts:
         yield "bots.hosts: name the hosts of this site, or no signature is accepted"
     marker = settings.marker

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -11,21 +10,16 @@ from typer import Argument, Option
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import print_json
 from hedgerow.cli.service import Directory, find_site
-from hedgerow.errors import ModelError
 from hedgerow.logs.formats import iso, readable
-from hedgerow.settings import Settings
-from hedgerow.state.sqlite.journal import connect
 from hedgerow.watch.models.bundle import ModelKind
 from hedgerow.watch.models.panel import MAJOR_DRIFT, MIN_SESSIONS, MINOR_DRIFT, Panel, PanelRecord
-from hedgerow.watch.session_store import read_records
-from hedgerow.web.paths import state_path
-from hedgerow.web.watch import build_panel, model_files, response_to
+from hedgerow.web.model_changes import promote_shadow, response_of, stored_panels
+from hedgerow.web.watch import model_files
 
 app = typer.Typer()
 
 _FEATURES_SHOWN = 5
 _DIFFERENCES_SHOWN = 10
-_MIN_COMPARED = 200
 _SIGHUP = "send SIGHUP to a running Hedgerow"
 
 
@@ -40,14 +34,14 @@ def show(config: Config = None, directory: Directory = None, json: AsJson = Fals
     A running watch stores its counts every half minute.
     """
     settings = find_site(config, directory, changes=False, quiet=json)
-    panels = _panels(settings)
+    panels = stored_panels(settings)
     if json:
         print_json([panel.status() for panel in panels])
         return
     if not panels:
         typer.echo("paths and windows are both off in [watch]")
     for panel in panels:
-        _print(panel, _response(settings, panel.kind))
+        _print(panel, response_of(settings, panel.kind))
 
 
 @app.command()
@@ -62,20 +56,7 @@ def promote(
 
     Before 200 comparisons this is refused, unless forced.
     """
-    settings = find_site(config, directory)
-    named = settings.watch.model if which == "paths" else settings.watch.window_model
-    if named or settings.watch.shadow:
-        raise ModelError("the settings name the bundles; change or empty model, window_model and shadow in [watch]")
-    files = model_files(settings)
-    if not force and files.shadow(which).is_file():
-        record = next((panel.record for panel in _panels(settings) if panel.kind == which), None)
-        count = record.sessions if record is not None else 0
-        if count < _MIN_COMPARED:
-            raise ModelError(
-                f"not promoted: the shadow was compared with the bundle in use on {count} sessions, {_MIN_COMPARED} are"
-                " needed; wait and see hedgerow models show, or use --force"
-            )
-    path = files.promote(which)
+    path = promote_shadow(find_site(config, directory), which, force=force)
     typer.echo(f"{path} now classifies {which}; {_SIGHUP}; hedgerow models back undoes it")
 
 
@@ -91,25 +72,6 @@ def drop(which: KindArgument = "paths", config: Config = None, directory: Direct
     """Remove the shadow bundle."""
     model_files(find_site(config, directory)).drop_shadow(which)
     typer.echo(f"the shadow bundle for {which} is removed; {_SIGHUP}")
-
-
-def _response(settings: Settings, kind: ModelKind) -> str:
-    chosen = settings.watch.paths if kind == "paths" else settings.watch.windows
-    return chosen if chosen == "off" else response_to(settings, chosen)
-
-
-def _panels(settings: Settings) -> list[Panel]:
-    """Return the panels of the settings, with the records of the watch."""
-    kinds: tuple[ModelKind, ...] = ("paths", "windows")
-    panels = [build_panel(settings, kind) for kind in kinds if _response(settings, kind) != "off"]
-    path = state_path(settings)
-    if settings.state.durable and path.is_file():
-        with closing(connect(path)) as connection:
-            records = read_records(connection)
-        for panel in panels:
-            for record in records:
-                panel.restore(record)
-    return panels
 
 
 def _print(panel: Panel, response: str) -> None:

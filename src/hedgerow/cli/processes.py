@@ -7,10 +7,13 @@ import contextlib
 import gc
 import logging
 import math
+import os
 import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,14 +23,17 @@ import uvloop
 
 from hedgerow.corrupt_files import reporting_only
 from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.proxy.redirect import Redirect
 from hedgerow.proxy.server import make_server
 from hedgerow.proxy.server_protocol import ServerLimits
+from hedgerow.proxy.tls import Certificate
 from hedgerow.proxy.workers import Workers
 from hedgerow.settings import Settings
-from hedgerow.settings.checks import split_listen
+from hedgerow.settings.checks import check_admin_listen, socket_path, split_listen
 from hedgerow.settings.dangers import dangers
 from hedgerow.watch.relay import socket_pair
 from hedgerow.web.admin.app import Admin
+from hedgerow.web.admin.listener import bind_socket_file
 from hedgerow.web.app import Site, StoreFactory
 from hedgerow.web.run_file import write_run_file
 from hedgerow.web.stores import prepare_shared, side_stores, worker_stores
@@ -39,12 +45,23 @@ _PUBLISH_EVERY = 1.0
 _LEAST_ENTRIES = 30
 _OTHER_FILES = 200
 # Settings that are read at start only: whole tables, and settings of [watch].
-_START_TABLES = ("directory", "proxy", "state", "lists", "ledger", "admin", "serve")
+_START_TABLES = ("directory", "proxy", "tls", "state", "lists", "ledger", "privacy", "alerts", "admin", "serve")
 _START_WATCH = ("enabled", "queue", "sessions")
 
 ReadSettings = Callable[[], Settings]
 Application = Callable[[Settings, Site], Any]
 """Makes the ASGI application on the public listener."""
+
+
+@dataclass(frozen=True)
+class _Listeners:
+    """The sockets of one process: for visitors, for the operator, and for plain http beside https."""
+
+    public: socket.socket | None = None
+    admin: socket.socket | None = None
+    redirect: socket.socket | None = None
+    https_port: int = 0
+    certificate: Certificate | None = None
 
 
 def with_options(
@@ -85,12 +102,13 @@ def run_processes(
     *,
     config: Path | None = None,
     upstream: str = "",
+    certificate: Certificate | None = None,
 ) -> None:
     """
     Serve visitors at *public*, and the operator at the admin listener of the settings, until a signal comes.
 
     *config* is the file of the settings, which commands find in the run file. *upstream* is the site whose health is
-    checked, if requests are passed on to one.
+    checked, if requests are passed on to one. With a *certificate*, visitors are served with TLS.
     """
     # A SIGHUP without a handler would end the process; it waits until there is one (see `serve_on` and `Workers`).
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
@@ -98,11 +116,16 @@ def run_processes(
     with contextlib.ExitStack() as stack:
         stack.enter_context(reporting_only(only=False))
         admin = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
+        plain = settings.tls.redirect if certificate is not None else ""
+        redirect = stack.enter_context(bind(plain, "redirect in [tls]")) if plain else None
+        listeners = _Listeners(public, admin, redirect, public.getsockname()[1], certificate)
 
         def announce_all() -> None:
             announce()
             if admin is not None:
                 log.info("overview, health and metrics at %s", url_of(admin))
+            if redirect is not None:
+                log.info("redirecting %s to https", url_of(redirect))
 
         run_file = write_run_file(settings, config)
         if run_file is not None:
@@ -110,19 +133,20 @@ def run_processes(
         else:
             log.warning("no run file can be written, so commands need --directory or --config: see docs/deploy.md")
         if workers == 1:
-            _run_site(read, public, admin, application, None, announce_all, upstream=upstream)
+            _run_site(read, listeners, application, None, announce_all, config=config, upstream=upstream)
             return
         prepare_shared(settings)
         sender, receiver = socket_pair()
 
         def run_background() -> None:
             _run_site(
-                read, None, admin, application, lambda settings, _: side_stores(settings, receiver), upstream=upstream
-            )
+                read, replace(listeners, public=None), application,
+                lambda settings, _: side_stores(settings, receiver), config=config, upstream=upstream,
+            )  # fmt: skip
 
         def run_worker() -> None:
             _run_site(
-                lambda: per_worker(read(), workers), public, None, application,
+                lambda: per_worker(read(), workers), replace(listeners, admin=None, redirect=None), application,
                 lambda settings, ledger: worker_stores(settings, sender, ledger),
             )  # fmt: skip
 
@@ -147,28 +171,35 @@ def for_other_servers(settings: Settings) -> Settings:
 
 def _run_site(
     read: ReadSettings,
-    public: socket.socket | None,
-    admin: socket.socket | None,
+    listeners: _Listeners,
     application: Application,
     stores: StoreFactory | None,
     announce: Callable[[], None] = lambda: None,
     *,
+    config: Path | None = None,
     upstream: str = "",
 ) -> None:
     """Serve in this process until a signal comes."""
     settings = read()
     site = Site(settings, stores=stores)
+    site.config = config
+    # The background process of several workers serves no visitors: its parent tells all of them.
+    site.request_reload = partial(os.kill, os.getpid() if listeners.public is not None else os.getppid(), signal.SIGHUP)
     servers: list[tuple[uvicorn.Server, socket.socket]] = []
+    public, admin, redirect = listeners.public, listeners.admin, listeners.redirect
     if public is not None:
         server = make_server(
             application(settings, site), *public.getsockname()[:2],
             limits=_limits_of(settings), grace_period=math.ceil(settings.proxy.shutdown_timeout),
             trusts=lambda peer: site.app.gate.identifier.trusts(peer),  # noqa: PLW0108 - a reload replaces it
-            refused=site.counters.refused_connections,
+            refused=site.counters.refused_connections, certificate=listeners.certificate,
         )  # fmt: skip
         servers.append((server, public))
     if admin is not None:
-        servers.append((make_server(Admin(site, upstream=upstream), *admin.getsockname()[:2], lifespan=False), admin))
+        servers.append((make_server(Admin(site, upstream=upstream), "127.0.0.1", 0, lifespan=False), admin))
+    if redirect is not None:
+        plain = make_server(Redirect(listeners.https_port), *redirect.getsockname()[:2], lifespan=False)
+        servers.append((plain, redirect))
     reduce_garbage_collection()
     announce()
     try:
@@ -188,7 +219,7 @@ def check_listen(**options: str) -> None:
     for option, text in options.items():
         if text:
             try:
-                split_listen(text)
+                check_admin_listen(text) if option == "admin" else split_listen(text)
             except ValueError as error:
                 raise SettingsError([f"--{option}: {error}"]) from None
 
@@ -196,18 +227,24 @@ def check_listen(**options: str) -> None:
 @contextlib.contextmanager
 def bind(listen: str, option: str) -> Iterator[socket.socket]:
     """Bind a listening socket before anything else is started, so that a port in use is one line, not a traceback."""
+    with contextlib.ExitStack() as stack:
+        try:
+            bound = stack.enter_context(_bound(listen))
+        except OSError as error:
+            # Remove Python's addition, which repeats the address.
+            reason = str(error.strerror).partition(" (while ")[0]
+            raise HedgerowError(f"cannot listen on {listen}: {reason}; choose another with {option}") from None
+        yield bound
+
+
+def _bound(listen: str) -> contextlib.AbstractContextManager[socket.socket]:
+    if path := socket_path(listen):
+        return bind_socket_file(path)
     host, port = split_listen(listen)
     family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
-    try:
-        bound = socket.create_server(
-            (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=family == socket.AF_INET6 and not host
-        )
-    except OSError as error:
-        # Remove Python's addition, which repeats the address.
-        reason = str(error.strerror).partition(" (while ")[0]
-        raise HedgerowError(f"cannot listen on {listen}: {reason}; choose another with {option}") from None
-    with bound:
-        yield bound
+    return socket.create_server(
+        (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=family == socket.AF_INET6 and not host
+    )
 
 
 def most_connections(settings: Settings) -> int:
@@ -243,9 +280,11 @@ def _limits_of(settings: Settings) -> ServerLimits:
     )  # fmt: skip
 
 
-def url_of(bound: socket.socket) -> str:
+def url_of(bound: socket.socket, scheme: str = "http") -> str:
+    if bound.family == socket.AF_UNIX:
+        return f"unix:{bound.getsockname()}"
     host, port = bound.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 async def serve_on(servers: Sequence[tuple[uvicorn.Server, socket.socket]], site: Site, read: ReadSettings) -> None:

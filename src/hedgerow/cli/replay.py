@@ -7,7 +7,9 @@ log is escaped before it is printed: a request may contain terminal control sequ
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from itertools import chain, islice
@@ -28,6 +30,7 @@ from hedgerow.core.gate import Gate
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.visit import Visit
 from hedgerow.errors import HedgerowError
+from hedgerow.lists.times import parse_duration
 from hedgerow.logs.formats import iso, readable
 from hedgerow.logs.reader import LogReader, ReadCounts
 from hedgerow.markers.token import TokenCodecs
@@ -61,12 +64,18 @@ def run(
             "referrers. Default: the host in the referrers of images.",
         ),
     ] = "",
+    since: Annotated[
+        str, Option("--since", metavar="TIME", help="Only the last visits of a ledger, such as those of 12h or 1d.")
+    ] = "",
     no_watch: Annotated[bool, Option("--no-watch", help="Do not run the watch: no models, no campaigns.")] = False,
 ) -> None:
     settings = load_settings(config)
     if json_path not in {None, STANDARD_OUTPUT} and not is_writable(Path(str(json_path))):
         raise HedgerowError(f"{readable(str(json_path))}: cannot be written; name another file for --json")
-    reader = LogReader(logs, bot_verifier=build_bot_verifier(settings, BotCache()))
+    start = time.time() - parse_duration(since) if since else -math.inf
+    reader = LogReader(logs, bot_verifier=build_bot_verifier(settings, BotCache()), since=start)
+    if since and not reader.is_ledger:
+        raise HedgerowError("--since is for ledgers; cut a log with the tools of your system")
     peaks = Peaks() if propose else None
     source = visits_with_progress(reader, "Replaying")
     visits = source if peaks is None else _counted(source, peaks)

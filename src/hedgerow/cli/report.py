@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
@@ -22,13 +24,14 @@ import typer
 from rich.console import Console
 from typer import Argument, Option
 
+from hedgerow.cli.follow import check_followed, follow_log
 from hedgerow.cli.main import Config, JsonFile
-from hedgerow.cli.output import STANDARD_OUTPUT, console, is_writable, progress_bar, write_files
+from hedgerow.cli.output import console, progress_bar
+from hedgerow.cli.report_files import OutputFiles, apply_to_black_list, parse_target
 from hedgerow.cli.service import find_site
 from hedgerow.cli.start import STATUS as INTERRUPTED
 from hedgerow.cli.start import exit_on_interrupt
 from hedgerow.errors import HedgerowError, LogError, SettingsError
-from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.times import parse_duration
 from hedgerow.logs.dialect import Dialect, SourceKey
 from hedgerow.logs.formats import readable
@@ -43,8 +46,6 @@ if TYPE_CHECKING:
     from hedgerow.report.result import Report
     from hedgerow.report.tables.queries import TableStore
     from hedgerow.web.lookups.dns import Resolver
-
-Targets = list[tuple[Target, str]]
 
 LOCAL, SPARK = ENGINES = ("local", "spark")
 DEPRECATED_ENGINES = {"duckdb": LOCAL}
@@ -90,6 +91,13 @@ def run(
     shape: Annotated[
         Path | None, Option(metavar="FILE", help="Traffic-shape models, from hedgerow train shape.")
     ] = None,
+    method: Annotated[
+        str,
+        Option(
+            metavar="NAME",
+            help="How sources are judged: hedgerow, or pubcrawl (the pipeline of the paper, without our additions).",
+        ),
+    ] = "hedgerow",
     top: Annotated[int, Option(min=0, help="Number of crawlers to show.")] = 10,
     exports: Annotated[
         list[str] | None,
@@ -109,34 +117,54 @@ def run(
     master: Annotated[
         str, Option(metavar="URL", help="Spark's master, such as spark://host:7077; default: this machine.")
     ] = "",
+    follow: Annotated[
+        bool,
+        Option("--follow", help="Keep the summary and the files up to date while the log grows, until Ctrl-C."),
+    ] = False,
+    every: Annotated[
+        float, Option(min=1.0, metavar="SECONDS", help="Seconds between two reports, with --follow.")
+    ] = 5.0,
     timing: Annotated[bool, Option("--timing", help="Print the time of each stage; it is also in the JSON.")] = False,
 ) -> None:
     # Matrices are small here, so threads would mostly wait for each other. This must be set before numpy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with exit_on_interrupt():
         try:
-            from hedgerow.report.pipeline import Options, make
+            from hedgerow.report.pipeline import METHODS, Options, make
             from hedgerow.report.tables.source_tables import Tables
             from hedgerow.report.terminal import print_report
         except ImportError as error:
             raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
         engine = _engine(engine, master)
+        _check_method(method, METHODS)
         settings = load_settings(config)
         # Before the logs are read: it may be refused.
         site = find_site(config, place="lists") if apply else settings
-        dialect = Dialect(form or settings.logs.format, settings.logs.fields, _by(by) or settings.logs.by, cookies=True)
-        try:
-            dialect.check()
-        except LogError as error:
-            raise SettingsError([f"--format or [logs]: {error}"]) from None
-        targets = [_target(one) for one in exports or []]
+        files = OutputFiles(
+            json_path, html_path, tuple(map(parse_target, exports or [])), min_score, timing,
+            math.ceil(every) if follow else 0,
+        )  # fmt: skip
         seconds = _seconds(length)
-        print_summary = _check_writable([json_path, html_path, *(path for _, path in targets)])
+        print_summary = files.check_writable()
         proofs = BotProofs()
         options = Options(
             ignore_agents=ignore_agents, model=model, shape=shape, resolve=proofs if resolve else None,
             resolver=_resolver(settings.bots.resolver) if resolve else None, settings=settings,
+            method=method,
         )  # fmt: skip
+        read = partial(
+            Tables, memory=int(memory * _GIGABYTE * _SHARE_OF_TABLES), hosts=hosts or (),
+            dialect=_dialect(form, by, settings), hide_agents=ignore_agents,
+        )  # fmt: skip
+    if follow:
+        check_followed(logs, apply=apply, engine=engine, printed=print_summary)
+        bots = build_bots(settings, proofs)
+        with _interruptible():
+            follow_log(
+                logs[0], read, lambda tables: make(tables, bots, options), partial(print_report, top=top), files.write,
+                every=every,
+            )  # fmt: skip
+        return
     started, written = time.perf_counter(), False
     output = console()
     if sys.stderr.isatty():
@@ -146,37 +174,51 @@ def run(
             _without_garbage_collection(),
             _interruptible() as raise_if_interrupted,
             progress_bar("Reading") as show_progress,
-            Tables(
+            read(
                 _expanded(logs),
-                memory=int(memory * _GIGABYTE * _SHARE_OF_TABLES),
-                hosts=hosts or (),
                 progress=lambda counts: show_progress(counts.bytes_read, counts.bytes_total, counts.lines),
-                dialect=dialect,
                 store=_store(engine, master, int(memory * _GIGABYTE * _SHARE_OF_TABLES)),
-                hide_agents=ignore_agents,
             ) as tables,
         ):
             raise_if_interrupted()
             _check_read(logs, tables.read_counts)
-            read = time.perf_counter() - started
+            reading = time.perf_counter() - started
             report = make(tables, build_bots(settings, proofs), options)
-            report.timing = {"read": read} | report.timing
+            report.timing = {"read": reading} | report.timing
             raise_if_interrupted()
-            _write_all(report, json_path, html_path, targets, min_score=min_score, timing=timing)
+            files.write(report)
             written = True
             if print_summary:
                 print_report(output, report, top=top)
             if apply:
-                count = _apply(report, site, seconds, min_score)
+                count = apply_to_black_list(report, site, seconds, min_score)
                 Console(stderr=True).print(f"{count:,} crawlers are on the black list for {length}")
     except KeyboardInterrupt:
         state = "all output files are complete" if written else "nothing was written"
         Console(stderr=True).print(f"Interrupted; {state}.")
         raise typer.Exit(INTERRUPTED) from None
-    elapsed = time.perf_counter() - started
     if timing and print_summary:
-        stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
-        output.print(f"{elapsed:,.1f} s ({stages}), {report.read_counts.lines / elapsed:,.0f} lines/s")
+        _print_timing(output, report, time.perf_counter() - started)
+
+
+def _print_timing(output: Console, report: Report, elapsed: float) -> None:
+    stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
+    output.print(f"{elapsed:,.1f} s ({stages}), {report.read_counts.lines / elapsed:,.0f} lines/s")
+
+
+def _check_method(method: str, methods: Sequence[str]) -> None:
+    if method not in methods:
+        raise SettingsError([f"--method is one of {', '.join(methods)}; not {readable(method)!r}"])
+
+
+def _dialect(form: str, by: str, settings: Settings) -> Dialect:
+    """Return the dialect of the options and settings; SettingsError if it is none."""
+    dialect = Dialect(form or settings.logs.format, settings.logs.fields, _by(by) or settings.logs.by, cookies=True)
+    try:
+        dialect.check()
+    except LogError as error:
+        raise SettingsError([f"--format or [logs]: {error}"]) from None
+    return dialect
 
 
 def _check_read(logs: list[str], counts: ReadCounts) -> None:
@@ -288,46 +330,6 @@ def _store(engine: str, master: str, memory: int) -> TableStore | None:
     return None
 
 
-def _write_all(
-    report: Report, json_path: str | None, html_path: str | None, targets: Targets, *, min_score: float, timing: bool
-) -> None:
-    """Write all output files, or none. The time of lists is the end of the log: the same log gives the same bytes."""
-    from hedgerow.report.blocklist import listings
-
-    files: list[tuple[str, Iterator[str]]] = []
-    if json_path is not None:
-        files.append((json_path, report.to_json(timing=timing)))
-    if html_path is not None:
-        from hedgerow.report.html.page import page
-
-        files.append((html_path, page(report)))
-    at = report.read_counts.last or 0.0
-    for target, path in targets:
-        files.append((path, write(target, listings(report, since=at, until=0.0, sure=min_score), at=at)))
-    for parts in (parts for path, parts in files if path == STANDARD_OUTPUT):
-        sys.stdout.writelines(parts)
-    write_files([(Path(path), parts) for path, parts in files if path != STANDARD_OUTPUT])
-
-
-def _apply(report: Report, settings: Settings, seconds: float, min_score: float) -> int:
-    """Put the crawlers on the black list of the running Hedgerow. Return their number."""
-    from hedgerow.lists.model import OWN_AUTHOR
-    from hedgerow.report.blocklist import listings
-    from hedgerow.web.stores import build_list_store
-
-    now = time.time()
-    entries = listings(report, since=now, until=now + seconds, sure=min_score)
-    return build_list_store(settings).put(entries, replacing=OWN_AUTHOR)
-
-
-def _target(text: str) -> tuple[Target, str]:
-    name, separator, path = text.partition("=")
-    target = next((one for one in TARGETS if one == name), None)
-    if target is None or not separator or not path:
-        raise SettingsError([f"--export needs FORMAT=FILE, with one of {', '.join(TARGETS)}; not {readable(text)!r}"])
-    return target, path
-
-
 def _seconds(length: str) -> float:
     try:
         seconds = parse_duration(length)
@@ -346,13 +348,3 @@ def _expanded(logs: list[str]) -> list[str]:
         for path in matches or [log]:
             paths.setdefault(os.path.realpath(path) if os.path.exists(path) else path, path)  # noqa: PTH110
     return list(paths.values())
-
-
-def _check_writable(paths: list[str | None]) -> bool:
-    """Check that all output files can be written. Return whether standard output is free for the summary."""
-    for path in paths:
-        if path is not None and path != STANDARD_OUTPUT and not is_writable(Path(path)):
-            raise HedgerowError(f"{readable(path)}: cannot be written; name another file")
-    if paths.count(STANDARD_OUTPUT) > 1:
-        raise SettingsError(["only one output can go to standard output; name a file for the others"])
-    return STANDARD_OUTPUT not in paths

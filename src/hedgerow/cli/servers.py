@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from typing import Annotated
 
 import msgspec
@@ -23,6 +24,7 @@ from hedgerow.cli.start import exit_on_sigterm
 from hedgerow.errors import SettingsError
 from hedgerow.proxy.own_address import OwnAddresses
 from hedgerow.proxy.proxy import Proxy
+from hedgerow.proxy.tls import Certificate
 from hedgerow.services.decision_service import DecisionService
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.checks import upstream_faults
@@ -43,10 +45,19 @@ def protect(
     observe: Observe = "",
     workers: WorkerCount = 1,
     admin: AdminListener = "",
+    tls: Annotated[
+        tuple[str, str] | None,
+        Option(
+            metavar="CERT KEY", help="Serve https with this certificate and key; new files are used without a restart."
+        ),
+    ] = None,
     strict_start: StrictStart = False,
 ) -> None:
     def read() -> Settings:
         settings = load_settings(config)
+        if tls is not None:
+            files = msgspec.structs.replace(settings.tls, certificate=tls[0], key=tls[1])
+            settings = msgspec.structs.replace(settings, tls=files)
         if upstream:
             if faults := [f"{name}: {sentence}" for name, sentence in upstream_faults(upstream)]:
                 raise SettingsError(faults)
@@ -59,16 +70,32 @@ def protect(
     if not settings.proxy.upstream:
         raise SettingsError(["name the site to protect: hedgerow protect http://127.0.0.1:8000"])
     check_dangers(settings, strict=strict_start)
+    certificate = _certificate(settings)
     with exit_on_sigterm(), bind(settings.proxy.listen, "--listen") as public:
 
         def announce() -> None:
             mode = observing(settings)
-            log.info("protecting %s at %s%s", settings.proxy.upstream, url_of(public), mode)
+            scheme = "http" if certificate is None else "https"
+            log.info("protecting %s at %s%s", settings.proxy.upstream, url_of(public, scheme), mode)
 
         def application(settings: Settings, site: Site) -> Hedgerow:
             return Hedgerow(build_proxy(settings), site=site)
 
-        run_processes(workers, read, public, application, announce, config=config, upstream=settings.proxy.upstream)
+        run_processes(
+            workers, read, public, application, announce, config=config, upstream=settings.proxy.upstream,
+            certificate=certificate,
+        )  # fmt: skip
+
+
+def _certificate(settings: Settings) -> Certificate | None:
+    """Return the certificate for visitors, if there is one, and log that it expires soon."""
+    tls = settings.tls
+    if not tls.certificate:
+        return None
+    certificate = Certificate(tls.certificate, tls.key, minimum=tls.minimum)
+    if warning := certificate.facts.warning(time.time()):
+        log.warning("the certificate %s %s", tls.certificate, warning)
+    return certificate
 
 
 def build_proxy(settings: Settings) -> Proxy:

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import msgspec
 import typer
 from rich.console import Console
 from typer import Argument, Option
 
-from hedgerow.cli.ledger_access import has_ledger, labels_of, ledger_of
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import STANDARD_OUTPUT, console, new_table, visits_with_progress, write_file, write_json
 from hedgerow.errors import HedgerowError, ModelError
@@ -24,6 +24,7 @@ from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import LogReader
 from hedgerow.settings import Settings, load_settings
+from hedgerow.web.ledger_access import has_ledger, labels_of, ledger_of
 from hedgerow.web.watch import bundle_in_use, model_files, session_lengths
 
 if TYPE_CHECKING:
@@ -80,13 +81,16 @@ def run(
     site's own people is rejected. All figures are of visitors that neither the models nor the thresholds have seen,
     with 95 % intervals. Needs scikit-learn, the extra `train`.
 
-    `train heuristics LOG...` and `train shape LOG...` train the models of `hedgerow report` instead.
+    `train heuristics LOG...` and `train shape LOG...` train the models of `hedgerow report` instead, and
+    `train similarity LOG...` learns how alike the series of a campaign are (k of PubCrawl's algorithm 1).
     """
     settings = load_settings(config)
-    if logs and logs[0] in {"heuristics", "shape"}:
+    if logs and logs[0] in {"heuristics", "shape", "similarity"}:
         dialect = Dialect(settings.logs.format, settings.logs.fields, cookies=True)
         if logs[0] == "heuristics":
             train_heuristics(logs[1:], dialect, out=out, labels=labels, json_path=json)
+        elif logs[0] == "similarity":
+            train_similarity(logs[1:], dialect, out=out, labels=labels, json_path=json)
         else:
             train_shape(logs[1:], dialect, out=out, labels=labels, json_path=json, seed=seed)
         return
@@ -326,3 +330,35 @@ def train_shape(
         save(bundle, out)
         print_status(f"The bundle is in {out}.")
     write_json(json_path or STANDARD_OUTPUT, {"provenance": bundle.provenance, "metrics": bundle.metrics})
+
+
+def train_similarity(
+    logs: list[str], dialect: Dialect, *, out: Path | None, labels: Path | None, json_path: str | None
+) -> None:
+    """
+    Learn k of algorithm 1 from *logs* with known campaigns.
+
+    *labels* is a CSV file of `source,campaign`. Without it, the sources of each declared bot are a campaign.
+    """
+    if not logs:
+        raise ModelError("name the logs to learn from: hedgerow train similarity LOG...")
+    try:
+        from hedgerow.lab.train.similarity import learn
+        from hedgerow.report.shape.classifiers import load, save
+        from hedgerow.report.tables.source_tables import Tables
+    except ImportError as error:
+        raise HedgerowError(f"this needs {error.name}; install hedgerow[report]") from None
+    from hedgerow.lab.train.log_samples import read_labels
+
+    known = read_labels(labels, campaigns=True) if labels is not None else None
+    found = []
+    for log in logs:
+        with Tables([log], memory=_MEMORY, dialect=dialect) as tables:
+            found.append(learn(short_name(log), tables, known))
+    lowest = min((one.k for one in found if one.k is not None), default=None)
+    if out is not None:
+        if lowest is None:
+            raise ModelError("no campaign with three busy sources in these logs: k cannot be learned")
+        save(msgspec.structs.replace(load(), similarity=lowest), out)
+        print_status(f"The bundle is in {out}; use it with hedgerow report --shape.")
+    write_json(json_path or STANDARD_OUTPUT, {"k": lowest, "logs": msgspec.to_builtins(found)})

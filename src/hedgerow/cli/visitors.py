@@ -7,106 +7,47 @@ of the state, or the Redis of all gates.
 
 from __future__ import annotations
 
-import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
-from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 import typer
 from typer import Argument, Option
 
-from hedgerow.challenge.prices import GATEWAY_FROM, HALF_LIFE, gateway_of, is_price_key
-from hedgerow.cli.ledger_access import count_visits, find_reference, find_stopped
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import console, format_time, new_table, print_json
+from hedgerow.cli.path_explanation import explain_path
+from hedgerow.cli.personal_data import export, forget
 from hedgerow.cli.service import Directory, find_site
-from hedgerow.core.address import parse_address, prefix_of
-from hedgerow.core.decision import JUDGED_PERSON, Block, Campaign, Evidence, VisitorScore
+from hedgerow.cli.visitor_store import Visitor, open_visitor_stores, visitor_key
+from hedgerow.core.address import parse_address
+from hedgerow.core.decision import JUDGED_PERSON, Block, Evidence, VisitorScore
 from hedgerow.core.state import ACCOUNT, prefix_key
 from hedgerow.detectors.documentation import describe_code
 from hedgerow.detectors.registry import registry
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
-from hedgerow.policy.score import explained, score_at
-from hedgerow.settings import Settings
-from hedgerow.state.sqlite.journal import connect, order, read, read_campaigns
-from hedgerow.state.store import StateStore
+from hedgerow.policy.score import explained
+from hedgerow.request.path_rules import GROUP
+from hedgerow.web.audit import audit_command
+from hedgerow.web.ledger_access import count_visits, find_reference, find_stopped
 from hedgerow.web.paths import state_path
-from hedgerow.web.stores import import_redis_stores
+from hedgerow.web.visitor_rows import visitor_rows
 
 app = typer.Typer()
 campaigns_app = typer.Typer()
+app.command()(forget)
+app.command()(export)
 
 _COLUMNS = ("at", "visitor", "address", "method", "host", "target", "user_agent", "action", "observed", "status",
             "evidence")  # fmt: skip
-_REFERENCE = re.compile(r"[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}")
 _PARTICIPLES = {"challenge": "challenged", "detain": "detained", "refuse": "refused"}
 _LONG_SESSION = 60
 _PERSON = explained(VisitorScore(reasons=((JUDGED_PERSON, 1),)))
 _MEMBERS_SHOWN = 20
 _TIMES = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-Visitor = Annotated[str, Argument(metavar="VISITOR", help="An address, account:NAME, or a reference like 1A2B-3C4D.")]
-
-
-class VisitorStore(NamedTuple):
-    """
-    Scores, blocks and campaigns of visitors.
-
-    `order` blocks a key, or forgives it without a block; false if there was nothing to forgive. `campaigns` returns the
-    campaign that was active last at the end.
-    """
-
-    read: Callable[[float], tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]]
-    order: Callable[[str, Block | None], bool]
-    campaigns: Callable[[], Sequence[Campaign]]
-
-
-@contextmanager
-def open_visitor_stores(settings: Settings) -> Iterator[tuple[VisitorStore, VisitorStore | None]]:
-    """Open the store of what is enforced, and that of what was found while the site only observed, if there is one."""
-    enforced, observed = (msgspec.structs.replace(settings, observe=observe) for observe in (False, True))
-    with ExitStack() as stack:
-        store = stack.enter_context(_open_store(enforced))
-        has_observed = bool(settings.state.url) or state_path(observed).is_file()
-        yield store, stack.enter_context(_open_store(observed)) if has_observed else None
-
-
-@contextmanager
-def _open_store(settings: Settings) -> Iterator[VisitorStore]:
-    if settings.state.url:
-        # A gate logs a lost connection; a command reports it once, as an error.
-        logging.getLogger("hedgerow.state").addHandler(logging.NullHandler())
-        with closing(import_redis_stores().build_redis(settings, timeout=5.0)) as state:
-            if state.unavailable:
-                raise StoreError(f"Redis cannot be reached, see state.url: {state.connect_error}")
-            yield VisitorStore(
-                lambda at: (state.blocks(at), state.scores()),
-                partial(_order_in_redis, state),
-                lambda: sorted(import_redis_stores().read_campaigns(state), key=lambda campaign: campaign.seen),
-            )
-        return
-    if not settings.state.durable:
-        raise StoreError("state.durable is off: nothing is stored that could be shown")
-    path = state_path(settings)
-    if not path.parent.is_dir():
-        raise StoreError(f"there is no {path}; name the settings of the site with --config")
-    with closing(connect(path)) as connection:
-        yield VisitorStore(*(partial(function, connection) for function in (read, order, read_campaigns)))  # type: ignore[arg-type]
-
-
-def _order_in_redis(state: StateStore, key: str, block: Block | None) -> bool:
-    if block is not None:
-        state.commit(block)
-        return True
-    forgiven = state.forgive(key)
-    if forgiven is None:
-        raise StoreError("Redis does not respond, nothing was forgiven; try again")
-    return forgiven
 
 
 @app.command()
@@ -120,13 +61,13 @@ def show(
     settings = find_site(config, directory, place="state", changes=False, quiet=json)
     now = time.time()
     with open_visitor_stores(settings) as stores:
-        rows = [
-            row
+        rows: list[dict[str, Any]] = [
+            msgspec.to_builtins(row)
             for store, observed in zip(stores, (False, True), strict=True)
             if store is not None
-            for row in _rows(settings, *store.read(now), now, observed=observed)
+            for row in visitor_rows(settings, *store.read(now), now, observed=observed)
         ]
-    key = _key(settings, visitor) if visitor else ""
+    key = visitor_key(settings, visitor) if visitor else ""
     if not key:
         rows = [row for row in rows if row["identity"] != "person" or row["suspicion"] or row["why"] != _PERSON]
     if key:
@@ -149,11 +90,12 @@ def show(
 def forgive(visitor: Visitor, config: Config = None, directory: Directory = None) -> None:
     """Clear the score and the block of a visitor. A running Hedgerow does so within a second."""
     settings = find_site(config, directory, place="state", has_started=True)
-    key = _key(settings, visitor)
+    key = visitor_key(settings, visitor)
     with open_visitor_stores(settings) as stores:
         forgiven = [store.order(one, None) for store in stores if store for one in (key, prefix_key(key))]
     if not any(forgiven):
         raise StoreError(f"{readable(key)} is neither suspected nor blocked")
+    audit_command(settings, "visitors.forgive", key)
     typer.echo(f"{readable(key)} is forgiven")
 
 
@@ -166,77 +108,25 @@ def block(
     reason: Annotated[str, Option(help="Shown in the ledger and in `visitors show`.")] = "By the administrator.",
 ) -> None:
     """Block a visitor for some time. A running Hedgerow does so within a second."""
-    duration = re.fullmatch(r"(\d+)([smhd])", for_)
-    if duration is None or not int(duration[1]):
-        raise typer.BadParameter(f"{for_!r} is not a duration; write 30m, 12h or 7d", param_hint="--for")
+    seconds = read_duration(for_)
     settings = find_site(config, directory, place="state", has_started=True)
-    key, now = _key(settings, visitor), time.time()
-    until = now + int(duration[1]) * _TIMES[duration[2]]
+    key, now = visitor_key(settings, visitor), time.time()
+    until = now + seconds
     prefix = key if parse_address(key.partition("/")[0]) else ""
     evidence = Evidence("administrator", "administrator", 1.0, reason)
     with open_visitor_stores(settings) as stores:
         for store in filter(None, stores):
             store.order(key, Block(key, prefix, now, until, "refuse", evidence))
+    audit_command(settings, "visitors.block", key, f"For {for_}. {reason}")
     typer.echo(f"{readable(key)} is blocked until {format_time(until)}")
 
 
-def _key(settings: Settings, visitor: str) -> str:
-    """Return the visitor key of an address, of a reference in the ledger, or of a key itself."""
-    if _REFERENCE.fullmatch(visitor):
-        return str(find_reference(settings, visitor.upper(), ("visitor",))[0])
-    address = parse_address(visitor)
-    return prefix_of(address) if address else visitor
-
-
-def _rows(
-    settings: Settings,
-    blocks: Sequence[Block],
-    scores: Sequence[tuple[str, VisitorScore]],
-    now: float,
-    *,
-    observed: bool,
-) -> list[dict[str, Any]]:
-    """Return one row for each visitor, blocked visitors first, then by score. *observed*: nothing of it is enforced."""
-    blocked, score_of = {block.key: block for block in blocks}, {k: s for k, s in scores if not is_price_key(k)}
-    gateways = gateways_among(scores, now)
-    rows = []
-    for key in {**blocked, **score_of, **gateways}:
-        score, blocked_by = score_of.get(key, VisitorScore()), blocked.get(key)
-        rows.append(
-            {
-                "visitor": key,
-                "identity": "blocked" if blocked_by else score.identity,
-                "observed": observed,
-                "until": blocked_by.until if blocked_by else None,
-                "suspicion": round(score_at(score, now, settings.policy.half_life), 3),
-                "wrong_visits": score.suspicious_visits,
-                "challenges": score.challenges,
-                "why": _why(score, blocked_by, gateways.get(key, 0)),
-                "gateway": gateways.get(key, 0),
-                "reasons": [_reason(code, times) for code, times in score.reasons],
-            }
-        )
-    return sorted(rows, key=lambda row: (row["until"] is None, -row["suspicion"], row["visitor"]))
-
-
-def gateways_among(scores: Sequence[tuple[str, VisitorScore]], now: float) -> dict[str, int]:
-    """Return the addresses at which several people hold clearances side by side, and about how many these are."""
-    held = {gateway_of(key): score_at(score, now, HALF_LIFE) for key, score in scores if gateway_of(key)}
-    return {address: round(count) for address, count in held.items() if count >= GATEWAY_FROM}
-
-
-def _why(score: VisitorScore, blocked_by: Block | None, people: int) -> str:
-    reasons = [blocked_by.evidence.text if blocked_by else explained(score) if score.reasons else ""]
-    if people:
-        reasons.append(f"A gateway: about {people} people hold clearances here.")
-    return " ".join(filter(None, reasons))
-
-
-def _reason(code: str, times: int) -> dict[str, Any]:
-    """Return a reason of a score, with the words of its evidence; those of a template say when it is given."""
-    found = registry().find_code(code)
-    text = "" if found is None else found[1].when if "{" in found[1].text else found[1].text
-    return {"code": code, "times": times, "text": text}
+def read_duration(text: str) -> int:
+    """Return the seconds of a duration such as 30m, for the option --for."""
+    duration = re.fullmatch(r"(\d{1,9})([smhd])", text)
+    if duration is None or not int(duration[1]):
+        raise typer.BadParameter(f"{text!r} is not a duration; write 30m, 12h or 7d", param_hint="--for")
+    return int(duration[1]) * _TIMES[duration[2]]
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
@@ -296,7 +186,7 @@ def explain(
         Argument(
             metavar="REFERENCE",
             help="Reference from the page that the visitor saw, an address or account:NAME for its last visit that did "
-            "not pass, or an evidence code such as `trap`.",
+            "not pass, an evidence code such as `trap`, or a path such as `/api/users` for the rules that apply to it.",
         ),
     ],
     config: Config = None,
@@ -305,10 +195,13 @@ def explain(
     if described := list(describe_code(registry(), reference.strip())):
         typer.echo("\n".join(described))
         return
-    settings = find_site(config, directory, place="ledger", changes=False)
     reference = reference.strip()
+    if reference.startswith("/"):
+        typer.echo("\n".join(explain_path(find_site(config, directory, changes=False), reference)))
+        return
+    settings = find_site(config, directory, place="ledger", changes=False)
     if parse_address(reference) or reference.startswith(ACCOUNT):
-        row = find_stopped(settings, _key(settings, reference), _COLUMNS)
+        row = find_stopped(settings, visitor_key(settings, reference), _COLUMNS)
     else:
         row = find_reference(settings, reference.upper(), _COLUMNS)
     try:
@@ -323,6 +216,9 @@ def explain(
     typer.echo(readable(f"request     {method} {host}{target}"))
     typer.echo(readable(f"user agent  {user_agent or '(none)'}"))
     for evidence in evidence_list:
+        if evidence.detector == GROUP:
+            typer.echo(readable(f"rule        {evidence.text}"))
+            continue
         typer.echo(readable(f"evidence    {evidence.text} [{evidence.code}, weight {evidence.weight:g}]"))
         if evidence.detector == "lists":
             typer.echo(readable(f"entry       {evidence.key}{f' ({evidence.details})' if evidence.details else ''}"))

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import closing
 from threading import Event, Thread
 
-from hedgerow.cli.ledger_access import has_ledger, open_ledger
 from hedgerow.cli.main import Config
 from hedgerow.core.decision import ScoreUpdate
 from hedgerow.errors import HedgerowError, StoreError
@@ -20,6 +19,7 @@ from hedgerow.state.sqlite.journal import SqliteJournal, connect, order_changes
 from hedgerow.watch.session_store import SqliteSessions
 from hedgerow.watch.watch import Watch
 from hedgerow.web.gate import build_policy
+from hedgerow.web.ledger_access import has_ledger, open_ledger
 from hedgerow.web.log_format import log_to_stderr
 from hedgerow.web.paths import ledger_path, state_path
 from hedgerow.web.stores import import_redis_stores
@@ -56,6 +56,8 @@ def run(config: Config = None) -> None:
         return
     if settings.watch.enabled:
         raise HedgerowError("the gate runs the watch itself; set enabled = false in [watch] to run it here")
+    if settings.privacy.addresses != "full":
+        raise HedgerowError("the ledger has no full addresses, by which gates know visitors: see [privacy]")
     sessions = build_sessions(settings)
     if sessions is None or not settings.ledger.enabled:
         raise HedgerowError("a separate watch needs the ledger and state.durable to communicate with the gates")

@@ -42,6 +42,8 @@ The end of codes for the order of a crawler, by how a person can have it, such a
 
 Page by page; slowly; or at a pace at which a person can choose links, but hardly for long.
 """
+HURRIED = "path-hurried"
+"""The code of a visitor that has opened more pages by links, one right after the other, than people open as tabs."""
 FOLLOWED_LINK = "program-follows"
 """The evidence code of a program that goes from page to page."""
 

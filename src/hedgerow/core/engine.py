@@ -16,12 +16,13 @@ import msgspec
 from hedgerow.core.address import network_of
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.state import Detector, StateQuery, StateReply
-from hedgerow.core.visit import ELSEWHERE, INTO_WINDOW, Visit, is_fetched
+from hedgerow.core.visit import ARRIVAL, BY_PROGRAM, ELSEWHERE, INTO_WINDOW, Visit, is_fetched
 from hedgerow.detectors.spec import StateNeed
 from hedgerow.lists.model import Lists, decide
 from hedgerow.policy.decision_policy import DecisionPolicy, Outcome
 from hedgerow.request.browser_report import BrowserReport
 from hedgerow.request.browser_signs import BrowserSigns, is_one_browser
+from hedgerow.request.path_rules import ActiveRule, PathRules
 
 
 class Engine:
@@ -30,7 +31,8 @@ class Engine:
 
     *needs* is what the state must count for these detectors; what none of them needs is not computed. *weights* are the
     operator's own weights for evidence codes. A source on the white list is treated as unknown when it passes
-    *white_volume* requests in a day; 0: never. *browser_signs* are those of the detectors.
+    *white_volume* requests in a day; 0: never. *browser_signs* are those of the detectors. *paths* are
+    the rules for parts of the site.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Engine:
         lists: Lists | None = None,
         white_volume: int = 0,
         browser_signs: BrowserSigns | None = None,
+        paths: PathRules | None = None,
     ) -> None:
         # Not `lists or ...`: empty lists are false, and may be filled later.
         self._lists = Lists() if lists is None else lists
@@ -52,10 +55,13 @@ class Engine:
         self._on_clearance: list[Callable[[Visit], None]] = [learn for learn in found if learn is not None]
         asked = [getattr(detector, "needs_held", None) for detector in self._detectors]
         self._needs_held: list[Callable[[Visit, StateReply], bool]] = [asks for asks in asked if asks is not None]
+        given = [getattr(detector, "on_program_page", None) for detector in self._detectors]
+        self._on_program_page: list[Detector] = [judge for judge in given if judge is not None]
         readers = [getattr(detector, "on_report", None) for detector in self._detectors]
         self._on_report: list[Callable[[Visit, BrowserReport], None]] = [read for read in readers if read is not None]
         self._browser_signs = BrowserSigns() if browser_signs is None else browser_signs
         self.policy = policy
+        self.paths = paths
         self._by_network = "network" in needs
         self._by_day = "day" in needs
         self._site_rate = "site_rate" in needs
@@ -67,14 +73,19 @@ class Engine:
 
         The administrator's word goes before everything else, even before a verified bot's right to pass.
         """
-        if not self._lists.has_entries:
-            return None
-        found = self._lists.find(visit.at, visit.address, visit.account, visit.user_agent)
-        return None if found is None else decide(found)
+        lists = self._lists
+        if lists.has_entries:
+            found = lists.find(visit.at, visit.address, visit.account, visit.user_agent)
+            if found is not None:
+                return decide(found)
+        # A rule for a whole country is not meant for a good bot from there.
+        return lists.networks.decide(visit.address) if lists.has_networks and not visit.bot else None
 
-    def question(self, visit: Visit, *, listed: bool = False) -> StateQuery:
+    def question(self, visit: Visit, *, listed: bool = False, rule: ActiveRule | None = None) -> StateQuery:
         """
         Return the query to the state about *visit*; *listed* if its visitor is on the white list.
+
+        Under a *rule* with limits of its own, or that only observes, the visit counts apart from the rest of the site.
 
         Verified bots are not counted: they may be as fast as they like. Nor are visitors without a name: see `judge`.
         """
@@ -92,8 +103,18 @@ class Engine:
         elif is_fetched(visit):
             # What scripts fetch counts apart: a page may fetch all its links, to have the next one ready.
             daily = visit.reader + "/scripts"
+        elif BY_PROGRAM in visit.anomalies:
+            # Nor do programs use up what people at the same address may read.
+            daily = visit.reader + "/programs"
+        elif ARRIVAL in visit.anomalies:
+            # Nor do the frames of other sites, which only look like this over plain HTTP.
+            daily = visit.reader + "/arrivals"
         elif visit.account:
             daily = visit.reader
+        if rule is not None and rule.apart:
+            apart = rule.apart + apart
+            if rule.observes:
+                daily = (daily or visit.reader) + rule.apart
         if listed:
             # And so does what a listed visitor reads: it begins with nothing when its entry ends.
             visitor = prefix = visitor + "/listed"
@@ -112,6 +133,15 @@ class Engine:
         for asks in self._needs_held:
             needs = needs or asks(visit, memory)
         return needs
+
+    def judge_program_page(self, visit: Visit, memory: StateReply) -> Decision | None:
+        """Return how to decline a page that a program is about to be given, or None: see `on_program_page`."""
+        evidence = [one for judge in self._on_program_page for one in judge(visit, memory)]
+        return self.policy.decide(visit, memory, evidence).decision if evidence else None
+
+    @property
+    def counts_program_pages(self) -> bool:
+        return bool(self._on_program_page)
 
     def needs_network(self, visit: Visit) -> bool:
         """Tell whether *visit* counts as a page without a clearance of its IPv6 network."""

@@ -18,6 +18,7 @@ from hedgerow.challenge import prices
 from hedgerow.challenge.interfaces import CAPTCHAS, ChallengeFailure, ChallengeKind
 from hedgerow.challenge.prices import ClearancePrice, HeldClearances
 from hedgerow.core.address import network_of
+from hedgerow.core.attack import ATTACK_KEY, CHECK_EVERY, AttackSwitch
 from hedgerow.core.decision import FOLLOWED_LINK, Block, Decision, Evidence, Observed, ScoreUpdate, VisitorScore
 from hedgerow.core.engine import Engine
 from hedgerow.core.ledger import Entry, Ledger
@@ -29,6 +30,7 @@ from hedgerow.policy.score import challenges_on, score_at, suspicious_visits_on
 from hedgerow.request.browser_report import BrowserReport
 from hedgerow.request.browser_signs import is_one_browser, is_page_view
 from hedgerow.request.identify import Identifier
+from hedgerow.request.path_rules import ActiveRule, PathRules
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +101,7 @@ class Gate:
         """Called with every visit that was answered: the watch. It must neither wait nor fail."""
         self.on_stopped: OnStopped | None = None
         """Called with every answered visit whose decision is not to pass it: the log. It must neither wait nor fail."""
+        self.attack: AttackSwitch | None = None
 
     async def decide(self, visit: Visit, counted_as: Kind | None = None) -> Decision:
         """
@@ -106,10 +109,46 @@ class Gate:
 
         *counted_as* is the kind as which the same visit was recorded before, if it turned out to be another kind.
         """
-        decision = await self._decide(visit, counted_as)
+        if self.attack is not None and visit.at >= self.attack.check_at:
+            await self._check_attack(self.attack, visit.at)
+        paths = self.engine.paths
+        if paths is not None and (rule := paths.find(visit.target)) is not None:
+            decision = await self._decide_by_rule(visit, counted_as, rule)
+        else:
+            decision = await self._decide(visit, counted_as)
         return msgspec.structs.replace(decision, observed=self.observes) if self.observes else decision
 
-    async def _decide(self, visit: Visit, counted_as: Kind | None) -> Decision:
+    async def _check_attack(self, attack: AttackSwitch, at: float) -> None:
+        """Ask the state whether an operator has switched "under attack" on or off."""
+        # At once, so that other visits do not ask meanwhile.
+        attack.check_at = at + CHECK_EVERY
+        found = (await self._ask(StateQuery(at, "page", ATTACK_KEY, ATTACK_KEY, "", count=False))).block
+        until = found.until if found is not None else 0.0
+        if until and not attack.until:
+            log.warning("under attack: visitors without a clearance need one before the page")
+        elif attack.until and not until:
+            log.warning("no longer under attack: visitors without a clearance are not asked for one any more")
+        attack.until = until
+
+    async def _decide_by_rule(self, visit: Visit, counted_as: Kind | None, rule: ActiveRule) -> Decision:
+        """
+        Decide on a visit to a path with a rule of its own, and name the rule in the evidence.
+
+        Where the rule only observes, nothing that is found has consequences, here or elsewhere.
+        """
+        if rule.is_off:
+            return Decision("pass", (rule.evidence,))
+        if rule.observes:
+            decision = self.engine.listed(visit)
+            if decision is None:
+                reply = await self._ask(self.engine.question(visit, rule=rule), counted_as)
+                decision = self.engine.judge(visit, reply).decision
+            decision = msgspec.structs.replace(decision, change=None, owes=False, observed="links")
+        else:
+            decision = await self._decide(visit, counted_as, rule)
+        return msgspec.structs.replace(decision, evidence=(*decision.evidence, rule.evidence))
+
+    async def _decide(self, visit: Visit, counted_as: Kind | None, rule: ActiveRule | None = None) -> Decision:
         if self.needs_ledger and self.ledger.failing:
             return self._closed(visit)
         engine = self.engine
@@ -120,7 +159,7 @@ class Gate:
             today = await self._count_listed(visit, counted_as) if listed is not None else 0
             if listed is not None and today <= volume:
                 return listed
-            reply = self.state.record_visit(engine.question(visit), counted_as)
+            reply = self.state.record_visit(engine.question(visit, rule=rule), counted_as)
             if not isinstance(reply, StateReply):
                 reply = await reply
             if today > reply.today:
@@ -214,6 +253,20 @@ class Gate:
             held = await self._held(network_of(visit.address), visit.at)
             reply = msgspec.structs.replace(reply, held_in_network=held)
         return reply
+
+    async def count_program_page(self, visit: Visit) -> Decision | None:
+        """Count a page that a program is about to be given. Returns the decision to decline it, or None."""
+        engine = self.engine
+        if visit.bot or not visit.visitor or not engine.counts_program_pages or engine.listed(visit) is not None:
+            return None
+        key = visit.reader + "/given"
+        reply = await self._ask(
+            StateQuery(visit.at, "page", key, key, "", count=True, day=engine.policy.day_of(visit.at))
+        )
+        if engine.needs_held(visit, reply):
+            reply = msgspec.structs.replace(reply, held=await self._held(visit.prefix, visit.at))
+        decision = engine.judge_program_page(visit, reply)
+        return msgspec.structs.replace(decision, observed=self.observes) if decision is not None else None
 
     def _network_query(self, visit: Visit, kind: Kind) -> StateQuery:
         key = "network:" + network_of(visit.address)
@@ -376,7 +429,15 @@ class Gate:
             counts[decision.code] += 1
             if self.on_stopped is not None:
                 self.on_stopped(visit, decision, status, reference, request_id)
-        self.settle(decision)
+        is_protected = self.engine.paths is None or self._is_protected(visit, self.engine.paths)
+        if is_protected:
+            self.settle(decision)
         self.ledger.append(Entry(visit, decision, status, reference))
-        if self.on_decision is not None:
+        if self.on_decision is not None and is_protected:
             self.on_decision(visit, decision)
+
+    @staticmethod
+    def _is_protected(visit: Visit, paths: PathRules) -> bool:
+        """Return whether a visit has consequences: not where a rule for its path only observes, or is off."""
+        rule = paths.find(visit.target)
+        return rule is None or rule.rule.protection == "on"

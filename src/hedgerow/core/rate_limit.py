@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right, insort
+from collections.abc import Sequence
+from math import isfinite
 from typing import Literal
 
 import msgspec
 
+from hedgerow.core.settings_table import Faults
 from hedgerow.core.visit import Kind
 
 LimitKey = Literal["visitor", "prefix", "network"]
 LimitedKinds = Literal["pages", "requests", "everything", "prefetches"]
+# The time of a visit is exact to a quarter of a microsecond; a window must be much longer.
+_SHORTEST_WINDOW = 0.001
+_MOST_COUNTED = 100_000
 
 
 class RateLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,6 +38,15 @@ class RateLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float
     by: LimitKey = "visitor"
     of: LimitedKinds = "pages"
+
+
+def limit_faults(name: str, limits: Sequence[RateLimit]) -> Faults:
+    """Check the rate limits of the setting *name*."""
+    for number, limit in enumerate(limits):
+        if not 1 <= limit.count <= _MOST_COUNTED:
+            yield f"{name}.{number}.count", f"must be from 1 to {_MOST_COUNTED}, is {limit.count}"
+        if not (limit.seconds >= _SHORTEST_WINDOW and isfinite(limit.seconds)):
+            yield f"{name}.{number}.seconds", f"must be at least {_SHORTEST_WINDOW}, is {limit.seconds:g}"
 
 
 PEAK_SECONDS = (1.2, 3.0, 60.0, 600.0)

@@ -47,6 +47,13 @@ Such requests count apart from the visitor's own, and nothing that they do is he
 INTO_WINDOW = "into-window"
 """Code in `anomalies` beside `ELSEWHERE` for a page that another site opened in a window, where its user sees it."""
 
+ARRIVAL = "arrival"
+"""
+Code in `anomalies` for a page over plain HTTP, without our cookies, and not by a link of this site.
+
+Browsers do not say there whether another site shows it in a frame. So it counts apart from the pages that are read.
+"""
+
 UNMARKED_SITE = "unmarked-site"
 """Code in `anomalies` for a visit at a time in which no links were marked, because the site only observed."""
 

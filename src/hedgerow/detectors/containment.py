@@ -5,8 +5,11 @@ Without a clearance an address may have k1 pages a day. After that it is challen
 themselves while the first page is read, and every holder has a budget of its own. Above k2 pages a day the models
 decide, as in the paper: a holder whose last whole session was judged to be a person's goes on, and one that is judged a
 crawler pays for its clearance again and again. Where no model has judged, the clearance has to be earned again after
-each k2 pages, which a browser does by itself. Where a rate is set, all this holds only while the site is busy. Programs
-are not contained: other rules hold for them.
+each k2 pages, which a browser does by itself. Where a rate is set, all this holds only while the site is busy.
+
+A program cannot solve a challenge. The pages that it is given count apart, and after twice k1 in a day others are
+declined, unless a rate is set. Only a response shows whether it is a page. Files, feeds, calls, directory listings and
+package indexes do not count.
 
 What scripts fetch counts apart, because a page may fetch all its links. So do prefetched pages, and what other sites
 make a browser load. None of these uses up the pages that a visitor may read. They have limits of their own, or a
@@ -59,6 +62,11 @@ _NETWORK = EvidenceCode(
     "clearance that is held there. Challenged; nobody is blocked.",
 )  # fmt: skip
 _ADDRESSES = 10
+_PROGRAMS = EvidenceCode(
+    "containment-programs", "k1-programs", 1.0, "Programs have had more than {limit} pages today.",
+    "More than twice `k1` pages today for programs at one address; more at a gateway, `k2` with a clearance. Declined "
+    "with 429; nobody is blocked. Pages that it has had lately, files, feeds, calls and lists of files do not count.",
+)  # fmt: skip
 _ELSEWHERE = EvidenceCode(
     "containment-scripts", "k1-elsewhere", 1.0, "Other sites have led to more than {limit} pages today.",
     "More than `elsewhere` pages today that other sites made the browsers of one address load, without a clearance. "
@@ -187,6 +195,14 @@ class ContainmentDetector:
             return ()
         return ((_SCRIPTED if is_script else _K1).evidence(limit=limit),)
 
+    def on_program_page(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
+        """Judge a program that is about to be given a page; *reply* has how many it was given today."""
+        if visit.reader.startswith(ACCOUNT) or self._above_rate:
+            return ()
+        is_holder = visit.reader != visit.prefix
+        limit = (self._own_k2 or self._limits.k2) if is_holder else _SCRIPTS * self._k1 * (1 + reply.held)
+        return (_PROGRAMS.evidence(limit=limit),) if reply.today > limit else ()
+
     def _cleared(self, visit: Visit, reply: StateReply, *, apart: bool) -> Sequence[Evidence]:
         """Judge the holder of a clearance; *apart*: scripts or other sites asked for the page."""
         k2 = self._own_k2 or self._limits.k2
@@ -233,8 +249,9 @@ DETECTOR = DetectorSpec(
     groups=(
         EvidenceGroup("containment", PolicyRule("challenge", 0.0)),
         EvidenceGroup("containment-scripts", PolicyRule("refuse", 0.0, retry_after=60.0), status=429),
+        EvidenceGroup("containment-programs", PolicyRule("refuse", 0.0, retry_after=3600.0), status=429),
     ),
-    codes=(_K1, _NETWORK, _K2, _K2_PERSON, _BEYOND_K2, _SCRIPTED, _SCRIPTED_K2, _ELSEWHERE, _WINDOWS),
+    codes=(_K1, _NETWORK, _K2, _K2_PERSON, _BEYOND_K2, _SCRIPTED, _SCRIPTED_K2, _PROGRAMS, _ELSEWHERE, _WINDOWS),
     build=_build,
     enabled="`containment.enabled` (on, except with forward-auth)",
     table="containment",

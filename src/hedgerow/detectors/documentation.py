@@ -17,6 +17,7 @@ from hedgerow.core.decision import PolicyRule
 from hedgerow.core.settings_table import Table
 from hedgerow.detectors.registry import Registry
 from hedgerow.detectors.spec import DetectorSpec, EvidenceGroup
+from hedgerow.request.path_rules import PathRule
 
 _BLOCK = re.compile(r"<!-- generated: ([^>]+) -->\n.*?<!-- end -->", re.DOTALL)
 T = TypeVar("T", bound=Table)
@@ -24,6 +25,8 @@ T = TypeVar("T", bound=Table)
 
 class _DefaultSettings:
     """All settings at their defaults."""
+
+    path: tuple[PathRule, ...] = ()
 
     def table(self, kind: type[T]) -> T:
         return kind()

@@ -35,6 +35,10 @@ _FURTHER = EvidenceCode(
     "The program was given another page within the last hour, or has read robots.txt, as crawlers do. The page has "
     "hidden and marked links.",
 )  # fmt: skip
+_AGAIN = EvidenceCode(
+    "program", "program-again", 0.0, "A page that the program has had before.",
+    "It is among the last eight that are remembered. It does not count for the pages of a day (`k1-programs`).",
+)  # fmt: skip
 _FILE = EvidenceCode(
     "program", "program-file", 0.0, "A file below a list of files.",
     "The site has listed the files of this folder, or of one above it, to the program within the last day. It is "
@@ -60,7 +64,7 @@ _CRAWLS = EvidenceCode(
     "crawling", "program-crawls", 1.0, "A program follows all links of {page}, however often it is declined.",
     "The same, after ten times.",
 )  # fmt: skip
-FIRST_PAGE, LISTED_FILE, LATE_ROBOTS = _FIRST.code, _FILE.code, _LATE_ROBOTS.code
+FIRST_PAGE, LISTED_FILE, LATE_ROBOTS, KNOWN_PAGE = _FIRST.code, _FILE.code, _LATE_ROBOTS.code, _AGAIN.code
 CRAWLING = frozenset({code.code for code in (_FURTHER, _FOLLOWS, _HASTY, _CRAWLS)})
 """Codes of evidence with which a page for a program is rewritten like one for a browser."""
 
@@ -75,17 +79,18 @@ def detect_program_pages(visit: Visit, reply: StateReply) -> Sequence[Evidence]:
         return (code.evidence(details="" if history.had_this else page_entry(visit)),)
     if history.is_listed_file:
         return (_FILE.evidence(),)
+    again = (_AGAIN.evidence(),) if history.knew_this else ()
     if history.had_this_unchanged:
-        return ()
+        return again
     if visit.marker is None and not history.knew_this and (page := history.links_here):
         return (_follows(visit, reply, history, page),)
     if visit.kind != "page":
         # Whether it gets a page is known only from the response, such as that to a POST or to a range.
-        return ()
+        return again
     if history.had_others:
         entry = "" if history.had_this else page_entry(visit)
-        return (_FURTHER.evidence(details=history.fading_entry or entry),)
-    return (_FIRST.evidence(),)
+        return (_FURTHER.evidence(details=history.fading_entry or entry), *again)
+    return (_FIRST.evidence(), *again)
 
 
 def _follows(visit: Visit, reply: StateReply, history: ProgramHistory, page: str) -> Evidence:
@@ -114,7 +119,7 @@ DETECTOR = DetectorSpec(
         EvidenceGroup("program-haste", PolicyRule("refuse", 0.0, retry_after=PACE, adds=_ADDED_IN_HASTE), 429),
         EvidenceGroup("crawling", _block_rule),
     ),
-    codes=(_FIRST, _FILE, _FURTHER, _ROBOTS, _LATE_ROBOTS, _FOLLOWS, _HASTY, _CRAWLS),
+    codes=(_FIRST, _AGAIN, _FILE, _FURTHER, _ROBOTS, _LATE_ROBOTS, _FOLLOWS, _HASTY, _CRAWLS),
     build=lambda _: detect_program_pages,
     replay=False,
 )

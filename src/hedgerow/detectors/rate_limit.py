@@ -26,7 +26,7 @@ from msgspec import Meta
 from hedgerow.core.address import network_of
 from hedgerow.core.decision import BlockResponse, Evidence, PolicyRule, VisitorScore
 from hedgerow.core.page_times import PageTimes
-from hedgerow.core.rate_limit import COUNTED_SERIES, PAGES, PEAK_SECONDS, SERIES, RateLimit
+from hedgerow.core.rate_limit import COUNTED_SERIES, PEAK_SECONDS, SERIES, RateLimit, limit_faults
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import StateReply, prefix_key
 from hedgerow.core.visit import ANSWERED, BY_PROGRAM, BY_SCRIPT, ELSEWHERE, Visit
@@ -40,10 +40,7 @@ from hedgerow.detectors.spec import (
     SettingsTables,
     StateNeed,
 )
-
-# The time of a visit is exact to a quarter of a microsecond; a window must be much longer.
-_SHORTEST_WINDOW = 0.001
-_MOST_COUNTED = 100_000
+from hedgerow.request.path_rules import PathRule, PathRules
 
 _TEXT = "More than {count} {what} in {seconds:g} seconds"
 _LIMITS = {
@@ -144,47 +141,55 @@ class DensitySettings(Table, frozen=True):
         yield from positive_faults(self, "block_for")
         if not (self.site_seconds >= 0 and math.isfinite(self.site_seconds)):
             yield "site_seconds", f"must be 0 or more, is {self.site_seconds}"
-        for number, window in enumerate(self.windows):
-            if not 1 <= window.count <= _MOST_COUNTED:
-                yield f"windows.{number}.count", f"must be from 1 to {_MOST_COUNTED}, is {window.count}"
-            if not (window.seconds >= _SHORTEST_WINDOW and math.isfinite(window.seconds)):
-                yield f"windows.{number}.seconds", f"must be at least {_SHORTEST_WINDOW}, is {window.seconds:g}"
+        yield from limit_faults("windows", self.windows)
 
 
-def counted_windows(density: DensitySettings) -> tuple[RateLimit, ...]:
-    """Return the windows for which the state must count, in the order of `StateReply.counts`."""
+def counted_windows(density: DensitySettings, paths: Sequence[PathRule] = ()) -> tuple[RateLimit, ...]:
+    """Return the windows for which the state must count, in the order of `StateReply.counts`: those of paths last."""
+    of_paths = tuple(limit for rule in paths for limit in rule.limits or ())
     if not density.enabled:
-        return ()
-    return (*density.windows, _SLOW_WINDOW) if density.site_seconds else tuple(density.windows)
+        return of_paths
+    return (*density.windows, *([_SLOW_WINDOW] if density.site_seconds else ()), *of_paths)
 
 
 class RateLimitDetector:
     """
     Gives one piece of evidence, for the first window that is over its limit and counts this visit.
 
-    A visitor with too many pages may still load images, and answer a challenge. With *site_seconds* the last count is
-    that of the pages in a minute, and *page_times* says how long the site takes for one.
+    A visitor with too many pages may still load images, and answer a challenge. With *site_seconds* the count after
+    those of *windows* is that of the pages in a minute, and *page_times* says how long the site takes for one. At
+    *paths* with limits of their own these apply instead; their counts come last.
     """
 
     def __init__(
-        self, windows: Sequence[RateLimit], *, site_seconds: float = 0.0, page_times: PageTimes | None = None
+        self,
+        windows: Sequence[RateLimit],
+        *,
+        site_seconds: float = 0.0,
+        page_times: PageTimes | None = None,
+        paths: PathRules | None = None,
     ) -> None:
         self._windows = tuple(windows)
         self._limits = tuple(w.count for w in self._windows)
+        self._paths = paths
         self._site_seconds = site_seconds
         self._page_times = page_times or PageTimes()
         if site_seconds:
             self._limits += (_LEAST_PAGES,)
 
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
+        if self._paths is not None and (found := self._paths.find(visit.target)) is not None:
+            limits, start = found.rule.limits, len(self._limits) + found.limits_from
+            if limits is not None:
+                return _first_exceeded(limits, reply.counts[start:], visit)
         if not any(map(gt, reply.counts, self._limits)):
             return ()
-        series = SERIES[visit.kind]
-        for window, counted in zip(self._windows, reply.counts, strict=False):
-            if counted > window.count and series in COUNTED_SERIES[window.of]:
-                return (_evidence(window, visit),)
-        if self._site_seconds and series == PAGES and reply.counts[-1] > _LEAST_PAGES:
-            return self._slow(visit, reply.counts[-1], reply.score)
+        if exceeded := _first_exceeded(self._windows, reply.counts, visit):
+            return exceeded
+        # Around a reload, the state may still count for other windows.
+        if self._site_seconds and visit.kind == "page" and len(reply.counts) >= len(self._limits):
+            pages = reply.counts[len(self._windows)]
+            return self._slow(visit, pages, reply.score) if pages > _LEAST_PAGES else ()
         return ()
 
     def _slow(self, visit: Visit, pages: int, score: VisitorScore | None) -> Sequence[Evidence]:
@@ -200,6 +205,15 @@ class RateLimitDetector:
             return ()
         code = _SLOW if _may_be_blocked(visit) else _SLOW_DECLINED
         return (code.evidence(count=limit, seconds=seconds),)
+
+
+def _first_exceeded(windows: Sequence[RateLimit], counts: Sequence[int], visit: Visit) -> Sequence[Evidence]:
+    """Return evidence for the first window that is over its limit and counts this visit."""
+    series = SERIES[visit.kind]
+    for window, counted in zip(windows, counts, strict=False):
+        if counted > window.count and series in COUNTED_SERIES[window.of]:
+            return (_evidence(window, visit),)
+    return ()
 
 
 def _evidence(window: RateLimit, visit: Visit) -> Evidence:
@@ -231,14 +245,19 @@ def _may_be_blocked(visit: Visit) -> bool:
 
 
 def _build(context: DetectorContext) -> RateLimitDetector | None:
-    density = context.settings.table(DensitySettings)
+    density, paths = context.settings.table(DensitySettings), context.paths
+    has_limits = paths is not None and any(one.rule.limits is not None for one in paths.rules)
+    paths = paths if has_limits else None
     if not density.enabled:
-        return None
-    return RateLimitDetector(density.windows, site_seconds=density.site_seconds, page_times=context.page_times)
+        return RateLimitDetector((), paths=paths) if paths is not None else None
+    return RateLimitDetector(
+        density.windows, site_seconds=density.site_seconds, page_times=context.page_times, paths=paths
+    )
 
 
 def _needs(settings: SettingsTables) -> frozenset[StateNeed]:
-    by_network = any(window.by == "network" for window in settings.table(DensitySettings).windows)
+    windows = counted_windows(settings.table(DensitySettings), settings.path)
+    by_network = any(window.by == "network" for window in windows)
     return frozenset({"network"}) if by_network else frozenset()
 
 

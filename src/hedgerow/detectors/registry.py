@@ -31,7 +31,7 @@ from hedgerow.detectors.spec import (
 from hedgerow.errors import DetectorError
 
 _NOT_DETECTORS = frozenset({"__main__", "documentation", "registry", "spec"})
-_RESERVED = {"lists": 403, "store": 503, "suspicion": 403}
+_RESERVED = {"lists": 403, "network": 403, "path": 403, "store": 503, "suspicion": 403}
 """Groups of evidence that do not come from detectors, and the HTTP status of a refusal."""
 
 

@@ -12,12 +12,15 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
+from hedgerow.core.attack import AttackSwitch
 from hedgerow.core.daily_limits import DailyLimits
 from hedgerow.core.decision import Evidence, PolicyRule
 from hedgerow.core.page_times import PageTimes
 from hedgerow.core.settings_table import Table
 from hedgerow.core.state import Detector
 from hedgerow.request.browser_signs import BrowserSigns
+from hedgerow.request.network_rules import NetworkRules
+from hedgerow.request.path_rules import PathRule, PathRules
 
 T = TypeVar("T", bound=Table)
 
@@ -35,6 +38,9 @@ What a report tells a detector about one source. *peak_0* and so on are the most
 
 class SettingsTables(Protocol):
     """The settings, by table."""
+
+    @property
+    def path(self) -> tuple[PathRule, ...]: ...
 
     def table(self, kind: type[T]) -> T: ...
 
@@ -79,10 +85,13 @@ class DetectorContext(msgspec.Struct, frozen=True):
     *page_name* turns the digest of a page into its path, or into "" if the page is not known any more. *marks_links*
     says whether links of this site are marked at all, *is_marked* whether links to a target are, *is_closed* whether a
     target may only be reached by a marked link. *refused_bots* are the names of bots that the settings refuse, or None
-    where known bots are not recognised. *access_log*: the visits come from a log in which links are not marked.
+    where known bots are not recognised. *licensed_bots* are those that need a license; its terms are at *license_url*.
+    *access_log*: the visits come from a log in which links are not marked.
     *clears_silently*: pages have a script by which browsers obtain a clearance. *page_times*: how long the site takes
     for a page. *daily_limits*: how many pages a day visitors may have. *browser_signs* is shared by the detectors
-    of driven browsers.
+    of driven browsers. *paths* are the rules for parts of the site, or None; *networks* those for
+    countries and network operators. *has_fingerprints*: a proxy reports those of TLS handshakes.
+    *attack* is the switch by which the whole site asks for clearances.
     """
 
     settings: SettingsTables
@@ -96,6 +105,12 @@ class DetectorContext(msgspec.Struct, frozen=True):
     page_times: PageTimes | None = None
     daily_limits: DailyLimits | None = None
     browser_signs: BrowserSigns = msgspec.field(default_factory=BrowserSigns)
+    paths: PathRules | None = None
+    networks: NetworkRules | None = None
+    has_fingerprints: bool = False
+    licensed_bots: Collection[str] = ()
+    license_url: str = ""
+    attack: AttackSwitch = msgspec.field(default_factory=AttackSwitch)
 
 
 class ReportRule(msgspec.Struct, frozen=True):

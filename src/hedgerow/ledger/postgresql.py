@@ -20,6 +20,9 @@ import msgspec
 import psycopg
 
 from hedgerow.errors import StoreAwayError, StoreError
+from hedgerow.ledger import minutes
+from hedgerow.ledger.believed_time import BelievedTime
+from hedgerow.ledger.pseudonyms import Hide
 from hedgerow.ledger.queue import QueuedLedger
 from hedgerow.ledger.sqlite import COLUMNS, row_of
 
@@ -35,11 +38,22 @@ WRITE_LOCK = 7_316_543
 
 MIGRATIONS = tuple(
     files("hedgerow").joinpath("data/postgresql", name).read_text("utf-8")
-    for name in ("1_visits.sql", "2_batches.sql", "3_visits_number.sql", "4_lists.sql", "5_observed.sql")
+    for name in (
+        "1_visits.sql",
+        "2_batches.sql",
+        "3_visits_number.sql",
+        "4_lists.sql",
+        "5_observed.sql",
+        "6_minutes.sql",
+    )
 )
 """The statements from each version to the next. Entries are never changed, only added."""
 OBSERVED_SINCE = 5
 """The version that added the column `observed`."""
+
+MINUTES_SINCE = 6
+"""The version that added the table `visit_minutes`."""
+_ADD_MINUTE = minutes.add("visit_minutes", "%s")
 
 _BATCH_SUFFIX = ".batch"
 Row = tuple[object, ...]
@@ -201,9 +215,17 @@ class PostgresLedger(QueuedLedger):
     """Writes entries to PostgreSQL and keeps them for *keep_days*. Up to *spool* bytes may wait in *folder*."""
 
     def __init__(
-        self, url: str, folder: Path, *, keep_days: float = 30.0, queue: int = 100_000, spool: int = 1_000_000_000
+        self,
+        url: str,
+        folder: Path,
+        *,
+        keep_days: float = 30.0,
+        queue: int = 100_000,
+        spool: int = 1_000_000_000,
+        hide: Hide | None = None,
     ) -> None:
         super().__init__(queue)
+        self._hide = hide
         self._url = url
         self._keep = keep_days * _DAY
         self.spool = Spool(folder, spool)
@@ -211,6 +233,7 @@ class PostgresLedger(QueuedLedger):
         self._tried_at = -_RETRY_AFTER
         self._days: set[int] = set()
         self._purged_at = 0.0
+        self._time = BelievedTime()
         check(url)
         self._start()
 
@@ -222,7 +245,7 @@ class PostgresLedger(QueuedLedger):
         if self._empty_spool() and self.failing and self._connected() is not None:
             self.failing = False
         for entries in self._batches():
-            rows = [row_of(entry) for entry in entries]
+            rows = [row_of(entry, self._hide) for entry in entries]
             name = uuid4().hex
             # After the rows in the spool, so that the order is kept.
             if not self.spool and self._write(name, rows):
@@ -273,9 +296,11 @@ class PostgresLedger(QueuedLedger):
             with connection.cursor().copy(_COPY) as copy:
                 for row in rows:
                     copy.write_row(_without_nul(row))
+            counted = minutes.count_minutes(map(_without_nul, rows), COLUMNS)
+            connection.cursor().executemany(_ADD_MINUTE.encode(), counted)
         self.written += len(rows)
-        newest = max(map(_time_of, rows))
-        if newest - self._purged_at > _PURGE_INTERVAL:
+        newest = min(max(map(_time_of, rows)), self._time.now())
+        if abs(newest - self._purged_at) > _PURGE_INTERVAL:
             self._purge(connection, newest)
             self._purged_at = newest
 
@@ -291,8 +316,11 @@ class PostgresLedger(QueuedLedger):
             self._days.add(day)
 
     def _purge(self, connection: psycopg.Connection[Any], newest: float) -> None:
-        oldest = max(0, int((newest - self._keep) // _DAY))
         with connection.transaction():
+            # The server's clock is another witness: of several machines, one may have been started with a wrong clock.
+            row = connection.execute("SELECT extract(epoch FROM now())::float8").fetchone()
+            assert row is not None
+            oldest = max(0, int((min(newest, row[0]) - self._keep) // _DAY))
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
             for (table,) in connection.execute(
                 "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'visits'::regclass"
@@ -300,6 +328,7 @@ class PostgresLedger(QueuedLedger):
                 day = table.rpartition("_")[2].strip('"')
                 if day < _day_name(oldest):
                     connection.execute(f"DROP TABLE IF EXISTS visits_{day}".encode())
+            connection.execute("DELETE FROM visit_minutes WHERE minute < %s", (newest - self._keep,))
             connection.execute("DELETE FROM batches WHERE written < now() - interval '7 days'")
         self._days = {day for day in self._days if day >= oldest}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from hedgerow.errors import StoreError
-from hedgerow.ledger.postgresql import OBSERVED_SINCE, WRITE_LOCK, batches, connect, line_of, version_of
+from hedgerow.ledger.postgresql import MINUTES_SINCE, OBSERVED_SINCE, WRITE_LOCK, batches, connect, line_of, version_of
 from hedgerow.ledger.reader import BATCH_SIZE, LedgerReader, Row
 
 _LOCK_TIMEOUT = "200ms"
@@ -21,6 +22,7 @@ class PostgresLedgerReader(LedgerReader):
     """The ledger at *url*. A lost connection is reopened by the next query."""
 
     position_function = "strpos"
+    minutes_table = "visit_minutes"
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -48,11 +50,15 @@ class PostgresLedgerReader(LedgerReader):
                 raise StoreError(f"there is no ledger {self.name}: run hedgerow migrate with the site's settings")
         if version < OBSERVED_SINCE:
             self.missing_columns = frozenset({"observed"})
+        if version < MINUTES_SINCE:
+            self.minutes_table = ""
         sizes = "SELECT sum(pg_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'visits'::regclass"
         return int(self._value(sizes) or 0)
 
-    def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
-        query = f"SELECT {self._select_list(columns)}, odd FROM visits ORDER BY at, id"  # noqa: S608 - constant names
+    def by_time(self, columns: Sequence[str], start: float = -math.inf) -> Iterator[Sequence[Row]]:
+        # A cursor takes no parameters. This is a number.
+        condition = f"WHERE at >= {start:f}" if math.isfinite(start) else ""
+        query = f"SELECT {self._select_list(columns)}, odd FROM visits {condition} ORDER BY at, id"  # noqa: S608
         # A separate connection: its transaction lasts as long as the iteration.
         with self._store_errors(), closing(connect(self._url)) as connection:
             for batch in batches(connection, query, (), BATCH_SIZE):
@@ -82,6 +88,9 @@ class PostgresLedgerReader(LedgerReader):
 
     def find_stopped(self, visitor: str, columns: Sequence[str]) -> Row | None:
         return super().find_stopped(visitor.replace("\0", "\N{REPLACEMENT CHARACTER}"), columns)
+
+    def last_visits(self, visitor: str, limit: int, columns: Sequence[str]) -> Sequence[Row]:
+        return super().last_visits(visitor.replace("\0", "\N{REPLACEMENT CHARACTER}"), limit, columns)
 
     def close(self) -> None:
         if self._connection is not None:

@@ -6,9 +6,10 @@ Reading of ledgers, for replays, reports, training, the watch and the lookup of 
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from urllib.parse import quote, urlsplit
 from hedgerow.core.ledger import POSTGRESQL_SCHEMES
 from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE
 from hedgerow.errors import StoreError
+from hedgerow.ledger.minutes import COLUMNS, MinuteCount
 from hedgerow.ledger.people_days import VisitorPages
 from hedgerow.ledger.sqlite import LATER_COLUMNS
 
@@ -39,6 +41,8 @@ class LedgerReader(ABC):
     missing_columns: frozenset[str] = frozenset()
     """Columns that the ledger lacks because it is of an older version. They read as empty text."""
     position_function = "instr"
+    minutes_table = "minutes"
+    """The table of `minutes`; empty if the ledger is of an older version, without it."""
 
     def oldest(self) -> float | None:
         """Return the time of the first visit, None if the ledger is empty."""
@@ -82,21 +86,52 @@ class LedgerReader(ABC):
             start, end,
         )  # fmt: skip
 
+    def bot_claims(self, start: float) -> Sequence[Row]:
+        """Return bot, claim, proof and number of the visits since *start* by clients that name a bot or are one."""
+        claim, proof = ("''" if name in self.missing_columns else name for name in ("claim", "proof"))
+        query = (
+            f"SELECT bot, {claim}, {proof}, count(*) FROM visits "  # noqa: S608
+            f"WHERE at >= ? AND (bot <> '' OR {claim} <> '') GROUP BY bot, {claim}, {proof}"
+        )
+        return self._all(query, start)
+
+    def minutes(self, start: float, end: float) -> Sequence[MinuteCount]:
+        """Return the visits from *start* to *end* by minute and decision, in order of time."""
+        if not self.minutes_table:
+            return ()
+        query = (
+            f"SELECT {', '.join(COLUMNS)} FROM {self.minutes_table} WHERE minute >= ? AND minute < ? ORDER BY minute"  # noqa: S608
+        )
+        return [MinuteCount(*row) for row in self._all(query, start, end)]
+
+    def last_stopped(self, limit: int, columns: Sequence[str]) -> Sequence[Row]:
+        """Return the last visits that did not pass, or would not have passed, the latest first."""
+        return self._rows(columns, f"WHERE action <> 'pass' ORDER BY at DESC LIMIT {limit:d}")
+
+    def last_visits(self, visitor: str, limit: int, columns: Sequence[str]) -> Sequence[Row]:
+        """Return the last visits of *visitor*, the latest first."""
+        return self._rows(columns, f"WHERE visitor = ? ORDER BY at DESC LIMIT {limit:d}", visitor)
+
     def find(self, reference: str, columns: Sequence[str]) -> Row | None:
         """Return the visit with *reference*."""
-        return next(iter(self._rows(columns, "WHERE ref = ?", reference)), None)
+        # The second condition is that of the index: without it SQLite reads the whole ledger.
+        return next(iter(self._rows(columns, "WHERE ref = ? AND ref <> ''", reference)), None)
 
     def find_stopped(self, visitor: str, columns: Sequence[str]) -> Row | None:
         """Return the last visit of *visitor* that did not pass, or would not have passed."""
         rows = self._rows(columns, "WHERE visitor = ? AND action <> 'pass' ORDER BY at DESC, id DESC LIMIT 1", visitor)
         return next(iter(rows), None)
 
+    def visits_of(self, names: Collection[str], columns: Sequence[str]) -> Sequence[Row]:
+        """Return the visits whose visitor or address is one of *names*, in the order of time."""
+        return self._rows(columns, f"WHERE {of_names(names)} ORDER BY at, id", *names, *names)
+
     def _select_list(self, columns: Sequence[str]) -> str:
         return ", ".join("''" if name in self.missing_columns else name for name in columns)
 
     @abstractmethod
-    def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
-        """Yield all rows ordered by time, in batches."""
+    def by_time(self, columns: Sequence[str], start: float = -math.inf) -> Iterator[Sequence[Row]]:
+        """Yield the rows since *start* ordered by time, in batches."""
 
     @abstractmethod
     def newest(self) -> int:
@@ -119,6 +154,12 @@ class LedgerReader(ABC):
 
     @abstractmethod
     def _rows(self, columns: Sequence[str], condition: str, *values: object) -> Sequence[Row]: ...
+
+
+def of_names(names: Collection[str]) -> str:
+    """Return the condition for rows whose visitor or address is one of *names*, which are its values, twice."""
+    places = ", ".join("?" * len(names))
+    return f"(visitor IN ({places}) OR address IN ({places}))"
 
 
 def short_name(where: str) -> str:
@@ -156,9 +197,12 @@ class SqliteLedgerReader(LedgerReader):
                 self._connection.close()
                 raise
         self.missing_columns = frozenset(LATER_COLUMNS) - existing
+        if not self._value("SELECT count(*) FROM sqlite_master WHERE name = 'minutes'"):
+            self.minutes_table = ""
 
-    def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
-        rows = self._execute(f"SELECT {self._select_list(columns)} FROM visits ORDER BY at, id")  # noqa: S608
+    def by_time(self, columns: Sequence[str], start: float = -math.inf) -> Iterator[Sequence[Row]]:
+        query = f"SELECT {self._select_list(columns)} FROM visits WHERE at >= ? ORDER BY at, id"  # noqa: S608
+        rows = self._execute(query, start)
         while True:
             with self._store_errors():
                 batch = rows.fetchmany(BATCH_SIZE)

@@ -15,6 +15,9 @@ import msgspec
 from hedgerow.core.ledger import Entry
 from hedgerow.corrupt_files import one_at_a_time
 from hedgerow.errors import StoreError
+from hedgerow.ledger import minutes
+from hedgerow.ledger.believed_time import BelievedTime
+from hedgerow.ledger.pseudonyms import Hide, hide_in_text
 from hedgerow.ledger.queue import QueuedLedger
 from hedgerow.sqlite_file import is_corrupt, open_database, set_database_aside, transaction
 
@@ -37,6 +40,26 @@ CREATE TABLE IF NOT EXISTS visits (
 );
 CREATE INDEX IF NOT EXISTS visits_at ON visits (at);
 CREATE INDEX IF NOT EXISTS visits_ref ON visits (ref) WHERE ref <> '';
+CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, confirmed REAL NOT NULL, jumped REAL NOT NULL);
+"""
+# After the columns of older versions were added.
+_INDEXES = """
+CREATE INDEX IF NOT EXISTS visits_visitor ON visits (visitor, at);
+CREATE INDEX IF NOT EXISTS visits_stopped ON visits (at) WHERE action <> 'pass';
+CREATE INDEX IF NOT EXISTS visits_bots ON visits (at) WHERE (bot <> '' OR claim <> '');
+"""
+# A ledger of an older version gets the counts of its last day.
+_FILL_MINUTES = """
+INSERT INTO minutes
+    SELECT CAST(at / 60 AS INTEGER) * 60 AS m, action, CASE WHEN action = 'pass' THEN '' ELSE code END AS c, observed,
+        count(*), sum(kind = 'page')
+    FROM visits WHERE at > (SELECT max(at) FROM visits) - 86400 GROUP BY m, action, c, observed
+"""
+_MINUTES = """
+CREATE TABLE IF NOT EXISTS minutes (
+    minute INTEGER NOT NULL, action TEXT NOT NULL, code TEXT NOT NULL, observed TEXT NOT NULL,
+    visits INTEGER NOT NULL, pages INTEGER NOT NULL, PRIMARY KEY (minute, action, code, observed)
+) WITHOUT ROWID;
 """
 COLUMNS = (
     "at", "visitor", "address", "account", "method", "host", "target", "kind", "referrer", "user_agent", "origin",
@@ -50,7 +73,8 @@ _VALUES = f"({', '.join('?' * len(COLUMNS))})"
 _ROWS_PER_INSERT = 50
 _INSERT = f"{_INTO} {_VALUES}"
 _INSERT_MANY = f"{_INTO} {', '.join([_VALUES] * _ROWS_PER_INSERT)}"
-_VERSION = 3
+_ADD_MINUTE = minutes.add("minutes", "?")
+_VERSION = 4
 # Columns that ledgers of older versions lack, in the order of the schema.
 LATER_COLUMNS = ("claim", "proof", "signs", "fingerprint", "observed")
 
@@ -66,7 +90,8 @@ def _text(value: str) -> str:
     return value
 
 
-def row_of(entry: Entry) -> tuple[object, ...]:
+def row_of(entry: Entry, hide: Hide | None = None) -> tuple[object, ...]:
+    """Return the row of an entry, with the addresses as *hide* wants them stored."""
     visit, decision = entry.visit, entry.decision
     mark = visit.marker
     marker: tuple[object, ...] = (None, None, None, None)
@@ -75,8 +100,11 @@ def row_of(entry: Entry) -> tuple[object, ...]:
         parent = mark.parent + bytes((mark.generation,)) if mark.generation else mark.parent
         marker = (mark.kind, mark.issued_to, parent, _text(mark.target))
     evidence = msgspec.json.encode(decision.evidence).decode() if decision.evidence else "[]"
+    visitor, address = visit.visitor, visit.address
+    if hide is not None:
+        visitor, address, evidence = hide(visitor), hide(address), hide_in_text(evidence, hide)
     return (
-        visit.at, _text(visit.visitor), _text(visit.address), _text(visit.account), _text(visit.method),
+        visit.at, _text(visitor), _text(address), _text(visit.account), _text(visit.method),
         _text(visit.host), _text(visit.target), visit.kind, _text(visit.referrer), _text(visit.user_agent),
         visit.origin, visit.prefetch, visit.bot, *marker, _text(visit.raw_target), visit.tampered,
         b"".join(visit.linked),
@@ -99,7 +127,9 @@ def _open(path: Path, *, may_replace: bool = True) -> sqlite3.Connection:
         _convert_first_format(connection)
         connection.executescript(_SCHEMA)
         _add_columns(connection)
-        connection.execute(f"PRAGMA user_version={_VERSION}")
+        connection.executescript(_INDEXES)
+        if version < _VERSION:
+            _add_minutes(connection)
     except sqlite3.Error as error:
         connection.close()
         if is_corrupt(error) and may_replace:
@@ -137,6 +167,15 @@ def _add_columns(connection: sqlite3.Connection) -> None:
                 connection.execute(f"ALTER TABLE visits ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
 
 
+def _add_minutes(connection: sqlite3.Connection) -> None:
+    """Add the table of counts, with those of the last day. Another process may do so at the same time."""
+    with transaction(connection):
+        if connection.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
+            connection.execute(_MINUTES)
+            connection.execute(_FILL_MINUTES)
+            connection.execute(f"PRAGMA user_version={_VERSION}")
+
+
 def migrate(path: Path) -> tuple[int, int]:
     """Upgrade the ledger *path*, and return its old and new version. The gate does so by itself."""
     try:
@@ -149,15 +188,17 @@ def migrate(path: Path) -> tuple[int, int]:
 
 
 class SqliteLedger(QueuedLedger):
-    """Writes entries to the SQLite file *path* and keeps them for *keep_days*."""
+    """Writes entries to the SQLite file *path* and keeps them for *keep_days*. *hide* changes the addresses."""
 
-    def __init__(self, path: Path, *, keep_days: float = 30.0, queue: int = 100_000) -> None:
+    def __init__(self, path: Path, *, keep_days: float = 30.0, queue: int = 100_000, hide: Hide | None = None) -> None:
         super().__init__(queue)
+        self._hide = hide
         self._keep = keep_days * _DAY
         self._purged_at = 0.0
         self._path = path
         self._connection = _open(path)
         self._inode = path.stat().st_ino
+        self._time = BelievedTime(*(self._connection.execute("SELECT confirmed, jumped FROM clock").fetchone() or ()))
         self._start()
 
     def _disconnect(self) -> None:
@@ -188,16 +229,20 @@ class SqliteLedger(QueuedLedger):
             self._connection, self._inode = _open(self._path), self._path.stat().st_ino
 
     def _write(self, batch: list[Entry]) -> None:
-        connection = self._connection
+        connection, hide = self._connection, self._hide
+        rows = [row_of(entry, hide) for entry in batch]
         with transaction(connection):
             whole = len(batch) - len(batch) % _ROWS_PER_INSERT
             for at in range(0, whole, _ROWS_PER_INSERT):
-                rows = map(row_of, batch[at : at + _ROWS_PER_INSERT])
-                connection.execute(_INSERT_MANY, list(chain.from_iterable(rows)))
-            connection.executemany(_INSERT, map(row_of, batch[whole:]))
-            newest = batch[-1].visit.at
+                connection.execute(_INSERT_MANY, list(chain.from_iterable(rows[at : at + _ROWS_PER_INSERT])))
+            connection.executemany(_INSERT, rows[whole:])
+            connection.executemany(_ADD_MINUTE, minutes.count_minutes(rows, COLUMNS))
+            newest = min(batch[-1].visit.at, self._time.now())
             # Also after a clock that was ahead has been set right.
             if abs(newest - self._purged_at) > _PURGE_INTERVAL:
                 connection.execute("DELETE FROM visits WHERE at < ?", (newest - self._keep,))
+                connection.execute("DELETE FROM minutes WHERE minute < ?", (newest - self._keep,))
+                times = (self._time.confirmed, self._time.jumped)
+                connection.execute("INSERT OR REPLACE INTO clock VALUES (1, ?, ?)", times)
                 self._purged_at = newest
         self.written += len(batch)

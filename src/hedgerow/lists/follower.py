@@ -19,12 +19,13 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import maxminddb
 import msgspec
 
 from hedgerow.errors import DECODE_ERRORS, StoreAwayError, StoreCorruptError, StoreError
-from hedgerow.lists.model import AsnOf, Listing, Lists
+from hedgerow.lists.model import Listing, Lists
 from hedgerow.lists.sql_store import ListFeed, ListStore
 
 log = logging.getLogger(__name__)
@@ -38,15 +39,20 @@ _COPY_SHARE = 0.05
 _PAUSE_AFTER = 200
 _ASN_FIELD = "autonomous_system_number"
 
+T = TypeVar("T")
 
-class AsnFile:
-    """A MaxMind file of network operators (AS numbers), such as `GeoLite2-ASN.mmdb`."""
 
-    def __init__(self, path: Path) -> None:
+class MaxMindFile(Generic[T]):
+    """A MaxMind file (`.mmdb`) with *what* of networks. *read* returns it from a record, *unknown* stands for none."""
+
+    def __init__(self, path: Path, what: str, read: Callable[[dict[str, Any]], T | None], unknown: T) -> None:
         self._path = path
+        self._what = what
+        self._read = read
+        self._unknown = unknown
         self._known: tuple[int, int, int] | None = None
 
-    def changed(self) -> AsnOf | None:
+    def changed(self) -> Callable[[str], T] | None:
         """Return the lookup function if the file is new or was replaced, else None."""
         try:
             status = self._path.stat()
@@ -55,19 +61,41 @@ class AsnFile:
                 return None
             reader = maxminddb.open_database(self._path)
         except (OSError, ValueError, maxminddb.InvalidDatabaseError) as error:
-            raise StoreError(f"cannot read the file of network operators {self._path}: {error}") from None
+            raise StoreError(f"cannot read the file of {self._what} {self._path}: {error}") from None
         self._known = known
 
-        def asn_of(address: str) -> int:
+        def look_up(address: str) -> T:
             try:
                 record = reader.get(address)
             except (ValueError, maxminddb.InvalidDatabaseError):
                 # The file may hold IPv4 networks only.
-                return 0
-            number = record.get(_ASN_FIELD) if isinstance(record, dict) else None
-            return number if isinstance(number, int) else 0
+                return self._unknown
+            found = self._read(record) if isinstance(record, dict) else None
+            return self._unknown if found is None else found
 
-        return asn_of
+        return look_up
+
+
+def _asn_in(record: dict[str, Any]) -> int | None:
+    number = record.get(_ASN_FIELD)
+    return number if isinstance(number, int) else None
+
+
+def _country_in(record: dict[str, Any]) -> str | None:
+    """Return the country in a record of MaxMind, DB-IP or IPinfo."""
+    country = record.get("country")
+    code = country.get("iso_code") if isinstance(country, dict) else record.get("country_code", country)
+    return code if isinstance(code, str) else None
+
+
+def asn_file(path: Path) -> MaxMindFile[int]:
+    """Return a file of network operators (AS numbers), such as `GeoLite2-ASN.mmdb`."""
+    return MaxMindFile(path, "network operators", _asn_in, 0)
+
+
+def country_file(path: Path) -> MaxMindFile[str]:
+    """Return a file of countries, such as `GeoLite2-Country.mmdb`."""
+    return MaxMindFile(path, "countries", _country_in, "")
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -155,23 +183,31 @@ class Follower:
     """
     Keeps *lists* equal to the store in a thread, from `start` until `close`.
 
-    *asn* is a MaxMind file of network operators, which is reopened when it is replaced. *copy* is the copy on disk to
-    start with while the store is unreachable.
+    *asn* is a MaxMind file of network operators, *countries* one of countries; both are reopened when replaced. *copy*
+    is the copy on disk to start with while the store is unreachable.
     """
 
     def __init__(
-        self, store: ListStore, lists: Lists, *, asn: AsnFile | None = None, copy: ListsCopy | None = None
+        self,
+        store: ListStore,
+        lists: Lists,
+        *,
+        asn: MaxMindFile[int] | None = None,
+        countries: MaxMindFile[str] | None = None,
+        copy: ListsCopy | None = None,
     ) -> None:
         self.store = store
         self.lists = lists
         self._asn = asn
+        self._countries = countries
         self._copy = copy
         self._is_copy = False
         self._changed_at: float | None = None
         self._copy_after = 0.0
         self._seen = 0
         self._feed: ListFeed | None = None
-        self._failing = self._asn_failing = False
+        self._failing = False
+        self._failing_files: set[str] = set()
         self.errors = 0
         """How often the store could not be read."""
         self._purged_at = -math.inf
@@ -257,22 +293,25 @@ class Follower:
         """Apply the changes since the last call, unless *at_once* with pauses in which requests are served."""
         with self._lock:
             self._apply_changes((lambda: None) if at_once else self._yield)
-            self._use_operators()
+            if (asn_of := self._read_file(self._asn, "entries and rules for operators such as AS64496")) is not None:
+                self.lists.use(asn_of)
+                self.lists.networks.use(asn_of=asn_of)
+            if (country_of := self._read_file(self._countries, "rules for countries")) is not None:
+                self.lists.networks.use(country_of=country_of)
 
-    def _use_operators(self) -> None:
-        """Read the file of network operators if it was replaced. A file that cannot be read changes nothing."""
-        if self._asn is None:
-            return
+    def _read_file(self, file: MaxMindFile[T] | None, what: str) -> Callable[[str], T] | None:
+        """Return the lookup function of a file that was replaced. A file that cannot be read changes nothing."""
+        if file is None:
+            return None
         try:
-            asn_of = self._asn.changed()
+            found = file.changed()
         except StoreError as error:
-            if not self._asn_failing:
-                log.error("entries such as AS64496 do not count: %s", error)  # noqa: TRY400 - one line
-            self._asn_failing = True
-            return
-        self._asn_failing = False
-        if asn_of is not None:
-            self.lists.use(asn_of)
+            if what not in self._failing_files:
+                log.error("%s do not count: %s", what, error)  # noqa: TRY400 - one line
+            self._failing_files.add(what)
+            return None
+        self._failing_files.discard(what)
+        return found
 
     def _apply_changes(self, pause: Callable[[], None]) -> None:
         if self._feed is None:

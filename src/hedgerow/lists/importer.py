@@ -39,7 +39,7 @@ _DATABASE = b"SQLite format 3\x00"
 _COMMENT = re.compile(r"(?:^|\s)[#;]")
 _FAIL2BAN_JAIL = re.compile(r"""['"]([^'"]{1,200})['"]\s*:\s*\[([^\]]*)\]""")
 _QUOTED = re.compile(r"""['"]([^'"]*)['"]""")
-_FAIL2BAN_WITH_TIME = re.compile(r"(\S+)\s+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \+ (-?\d+) = ")
+_FAIL2BAN_WITH_TIME = re.compile(r"(\S+)\s+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \+ (-?\d{1,12}) = ")
 _CROWDSEC_COLUMNS = ({"value", "duration"}, {"value", "scope"}, {"ip", "action", "expiration"})
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
@@ -256,7 +256,12 @@ class ListImport:
                     for address in _QUOTED.findall(inside)
                 ]
             elif ban := _FAIL2BAN_WITH_TIME.match(line.strip()):
-                bans = [_ban(ban[1], datetime.fromisoformat(ban[2]).timestamp(), int(ban[3]), "")]
+                try:
+                    at = datetime.fromisoformat(ban[2]).timestamp()
+                except ValueError as error:
+                    self._fault(f"the time {ban[2]!r} cannot be read: {error}")
+                    continue
+                bans = [_ban(ban[1], at, int(ban[3]), "")]
             else:
                 bans = [{"subject": address} for address in line.split() if address != "[]"]
             for fields in bans:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Literal, get_args
@@ -23,13 +23,12 @@ from hedgerow.core.decision import Action, Decision, Evidence
 from hedgerow.core.ip_bytes import format_ipv4, format_ipv6, pack_ipv4, pack_ipv6
 from hedgerow.lists.lookup import NetworksV4
 from hedgerow.lists.lookup_v6 import NetworksV6
+from hedgerow.request.network_rules import AsnOf, NetworkRule, NetworkRules
 
 ListName = Literal["white", "black"]
 SubjectKind = Literal["address", "network", "account", "agent", "asn"]
 LISTS: tuple[ListName, ...] = get_args(ListName)
 SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
-AsnOf = Callable[[str], int]
-"""Returns the AS number of the operator of an address, 0 if unknown."""
 
 ACCOUNT, AGENT, ASN = "account:", "agent:", "AS"
 OWN_AUTHOR = "hedgerow report"
@@ -235,7 +234,12 @@ def _no_pause() -> None:
 class Lists:
     """All entries, ready for lookup. One thread at a time may change them, and `settle` applies the changes."""
 
-    def __init__(self, listings: Iterable[Listing] = (), *, asn_of: AsnOf | None = None) -> None:
+    def __init__(
+        self, listings: Iterable[Listing] = (), *, asn_of: AsnOf | None = None, networks: Sequence[NetworkRule] = ()
+    ) -> None:
+        self.networks = NetworkRules(networks)
+        """The rules for countries and operators. They come after all entries."""
+        self.has_networks = bool(networks)
         self._v4: NetworksV4[Note] = NetworksV4()
         self._v6: NetworksV6[Note] = NetworksV6()
         self._accounts: dict[str, _Notes] = {}

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from hedgerow.core.address import parse_address
 from hedgerow.lists.model import Listing, ListName, SubjectKind, network_text, parse_subject
 
 BATCH_SIZE = 200
@@ -122,6 +123,34 @@ class ListStore(ABC):
         query = f"SELECT count(*) FROM {self.entries} WHERE list = ? AND gone = 0 AND {_IN_FORCE}"  # noqa: S608
         (row,) = self._select(query, (name, at))
         return int(row[0])
+
+    def search(
+        self, text: str, at: float, *, sort: str, descending: bool, limit: int, offset: int
+    ) -> tuple[Sequence[Listing], int]:
+        """
+        Return entries in force that contain *text*, and how many there are in all.
+
+        If *text* is an address, those that contain the address are found as well. *sort* is a column.
+        """
+        if sort not in Listing.__struct_fields__:
+            raise ValueError(f"there is no column {sort!r}")
+        if not self._exists():
+            return (), 0
+        where, values = f"gone = 0 AND {_IN_FORCE}", list[object]([at])
+        if text:
+            parts = [
+                f"{self.position_function}(lower({name}), lower(?)) > 0" for name in ("subject", "reason", "author")
+            ]
+            networks = _enclosing(text) if parse_address(text) else ()
+            parts += [f"subject IN ({', '.join('?' * len(networks))})"] if networks else []
+            where += f" AND ({' OR '.join(parts)})"
+            values += [text] * 3 + list(networks)
+        (counted,) = self._select(f"SELECT count(*) FROM {self.entries} WHERE {where}", values)  # noqa: S608
+        way = "DESC" if descending else "ASC"
+        query = (
+            f"SELECT {_COLUMNS} FROM {self.entries} WHERE {where} ORDER BY {sort} {way}, list, subject LIMIT ? OFFSET ?"  # noqa: S608
+        )
+        return [Listing(*row) for row in self._select(query, [*values, limit, offset])], int(counted[0])
 
     def _conditions(self, wanted: ListFilter) -> tuple[str, list[object]]:
         conditions, values = ["gone = 0"], list[object]()

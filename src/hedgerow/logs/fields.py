@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 
@@ -183,10 +183,11 @@ class FieldParser:
         method, target, version = _request(fields)
         host = _text(fields, "host").lower().removesuffix(":443").removesuffix(":80")
         if "://" in target[:8]:
-            url = urlsplit(target) if "[" not in target else None
-            if url is not None:
-                host = host or url.netloc.lower().removesuffix(":443").removesuffix(":80")
-                target = "/" + target.partition("://")[2].partition("/")[2]
+            named, _, path = target.partition("://")[2].partition("/")
+            if "[" not in target:
+                named = named.partition("?")[0].partition("#")[0]
+                host = host or named.lower().removesuffix(":443").removesuffix(":80")
+                target = "/" + path
         status = fields.get("status", "")
         code = int(status) if status.isascii() and status.isdigit() and len(status) == 3 else 0  # noqa: PLR2004
         referrer, agent = _text(fields, "referrer"), _text(fields, "agent")

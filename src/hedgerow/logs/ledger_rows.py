@@ -22,7 +22,7 @@ _KINDS = frozenset(get_args(Kind))
 _ORIGINS = frozenset(get_args(Origin))
 _MARKERS = frozenset(get_args(MarkerKind))
 _PROOFS = frozenset(get_args(Proof))
-_FOLLOWED_COLUMNS = ("action", "evidence", *LEDGER_COLUMNS)
+FOLLOWED_COLUMNS = ("action", "evidence", *LEDGER_COLUMNS)
 _EVIDENCE = msgspec.json.Decoder(tuple[Evidence, ...])
 _WITHOUT_EVIDENCE = {
     (action, observed): Decision(action, observed=observed)
@@ -78,14 +78,21 @@ class LedgerFollower:
     def read(self) -> Sequence[tuple[Visit, Decision]]:
         """Return the next visits, none if there are no new ones."""
         visits = []
-        for number, action, evidence, *row in self._reader.after(self.after, _FOLLOWED_COLUMNS):
+        for number, *row in self._reader.after(self.after, FOLLOWED_COLUMNS):
             self.after = number
-            visit, decision = visit_of_row(row), _decision(action, evidence, row[-1])
-            if visit is None or decision is None:
+            found = entry_of_row(row)
+            if found is None:
                 self.bad += 1
             else:
-                visits.append((visit, decision))
+                visits.append(found)
         return visits
+
+
+def entry_of_row(row: Sequence[Any]) -> tuple[Visit, Decision] | None:
+    """Return the visit in a row of the ledger (`FOLLOWED_COLUMNS`) and the decision on it, None if one is invalid."""
+    action, evidence, *rest = row
+    visit, decision = visit_of_row(rest), _decision(action, evidence, rest[-1])
+    return None if visit is None or decision is None else (visit, decision)
 
 
 def _decision(action: Any, evidence: Any, observed: Any) -> Decision | None:

@@ -130,15 +130,21 @@ class LogReader:
 
     Each of *paths* is an access log (plain, gzip, xz, bzip2, zstandard or zip, told by its first bytes), a ledger (a
     file or the URL of PostgreSQL), or "-" for standard input. All are examined first: LogError if one cannot be read at
-    all. *bot_verifier* is as in `LineParser`. *dialect* describes the lines.
+    all. *bot_verifier* is as in `LineParser`. *dialect* describes the lines. Visits of a ledger
+    before *since* are left out.
     """
 
     def __init__(
-        self, paths: Sequence[str], *, bot_verifier: BotVerifier | None = None, dialect: Dialect = DEFAULT_DIALECT
+        self,
+        paths: Sequence[str],
+        *,
+        bot_verifier: BotVerifier | None = None,
+        dialect: Dialect = DEFAULT_DIALECT,
+        since: float = -math.inf,
     ) -> None:
         self.counts = ReadCounts()
         self._bot_verifier = bot_verifier
-        self._sources = [open_log(path, dialect) for path in paths]
+        self._sources = [open_log(path, dialect, since=since) for path in paths]
         for source in self._sources:
             if source.format.name not in self.counts.formats:
                 self.counts.formats.append(source.format.name)
@@ -364,8 +370,9 @@ class LedgerSource:
 
     format = LEDGER
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, since: float = -math.inf) -> None:
         self.path = path
+        self._since = since
         try:
             with closing(open_ledger_reader(path)) as reader:
                 self.name = reader.name
@@ -383,7 +390,7 @@ class LedgerSource:
         try:
             with closing(open_ledger_reader(self.path)) as reader:
                 span = reader.span()
-                for rows in reader.by_time(LEDGER_COLUMNS):
+                for rows in reader.by_time(LEDGER_COLUMNS, self._since):
                     seen += len(rows)
                     counts.bytes_read += (self.size or 0) * len(rows) // span
                     yield from _counted(rows, visit_of_row, counts)
@@ -432,15 +439,15 @@ class ParquetSource:
 Source = TextSource | LedgerSource | ParquetSource
 
 
-def open_log(path: str, dialect: Dialect = DEFAULT_DIALECT) -> Source:
-    """Open and examine the log *path*. Raise LogError if it cannot be read at all."""
+def open_log(path: str, dialect: Dialect = DEFAULT_DIALECT, *, since: float = -math.inf) -> Source:
+    """Open and examine the log *path*. Raise LogError if it cannot be read at all. *since* is for ledgers."""
     if path.startswith(POSTGRESQL_SCHEMES):
-        return LedgerSource(path)
+        return LedgerSource(path, since)
     file = _open(path)
     magic = _first_bytes(file)
     if magic.startswith(_LEDGER_MAGIC):
         file.close()
-        return LedgerSource(path)
+        return LedgerSource(path, since)
     if magic.startswith(_PARQUET_MAGIC) and path != STANDARD_INPUT:
         file.close()
         return ParquetSource(path, dialect)

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from hashlib import blake2b
-from itertools import count
+from itertools import count, pairwise
+from struct import Struct
 
 _TRIES = 24
+_FIRST_TRIES = 5
 _MOST_USED = 1_000
+_NUMBERS = Struct(">32H")
 # For a page without links of its own.
 _NAMES = (b"overview", b"archive", b"notes", b"summary", b"details", b"history", b"appendix", b"contents")
 
@@ -37,35 +40,40 @@ def hidden_targets(page: bytes, linked: Collection[bytes], *, more_follow: bool 
 
 def _candidates(page: bytes, linked: list[bytes], *, combine: bool) -> Iterator[bytes]:
     numbers = numbers_of(page)
-    examples = [target for target in linked if not target.startswith(b"//")]
+    examples = [target for target in linked if target[:2] != b"//"]
 
     def example() -> tuple[bytes, bytes]:
         return _split(examples[next(numbers) % len(examples)])
 
-    def name(number: int) -> bytes:
-        # In the end there are numbers: some of them are not used yet.
-        if number > _TRIES * len(examples):
-            return b"%d" % number
-        return example()[1].partition(b".")[0] if linked else _NAMES[next(numbers) % len(_NAMES)]
-
     if combine and len(examples) > 1:
-        for _ in range(_TRIES):
-            yield example()[0] + example()[1]
-    examples = examples or [page]
+        parts = [example() for _ in range(_FIRST_TRIES)]
+        # Links of one folder have nothing to combine.
+        if len({start for start, _ in parts}) > 1:
+            parts += [example() for _ in range(_TRIES - _FIRST_TRIES)]
+            yield from (start + end for (start, _), (_, end) in pairwise(parts))
+    # A target with two slashes would name a host.
+    examples = examples or [b"/" + page.lstrip(b"/")]
     for number in count(1):
         start, end = example()
         stem, dot, extension = end.partition(b".")
-        yield start + b"-".join(filter(None, [stem, name(number)])) + dot + extension
+        if number > _TRIES * len(examples):
+            # Some numbers are not used yet.
+            name = b"%d" % number
+        else:
+            name = example()[1].partition(b".")[0] if linked else _NAMES[next(numbers) % len(_NAMES)]
+        yield start + stem + (b"-" if stem and name else b"") + name + dot + extension
 
 
 def _split(target: bytes) -> tuple[bytes, bytes]:
     """Cut a target before its last name: the last part of its path, or the last value of its query."""
-    at = max(target.rfind(b"="), target.partition(b"?")[0].rfind(b"/", 0, -1), 0) + 1
+    at = target.rfind(b"=") + 1
+    if not at or b"?" not in target:
+        path = target.partition(b"?")[0] if b"?" in target else target
+        at = max(at, path.rfind(b"/", 0, -1) + 1, 1)
     return target[:at], target[at:]
 
 
 def numbers_of(page: bytes) -> Iterator[int]:
     """Yield numbers that look random and are the same for the same page."""
     for number in count():
-        digest = blake2b(b"%d " % number + page, digest_size=64).digest()
-        yield from (int.from_bytes(digest[at : at + 2], "big") for at in range(0, 64, 2))
+        yield from _NUMBERS.unpack(blake2b(b"%d " % number + page, digest_size=_NUMBERS.size).digest())

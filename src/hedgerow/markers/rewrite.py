@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
@@ -22,10 +22,10 @@ from hedgerow.markers.encoding import KIND_CODES, PAGE_BYTES
 from hedgerow.markers.hidden_targets import hidden_targets
 from hedgerow.markers.hidden_texts import WINDOW, add_link_texts, hidden_texts, may_have_text
 from hedgerow.markers.html.scanner import Finding, FindingKind, Scanner
+from hedgerow.markers.link_tags import LinkRole, link_role
 from hedgerow.markers.resolve import PageLocation, resolve, resolve_all
 from hedgerow.markers.rules import CLEAN, Link, LinkCache, LinkShape, Mode, Placement, Rules
 from hedgerow.markers.scripts import LINKS_ELEMENT
-from hedgerow.markers.sequence_links import sequence_tags
 from hedgerow.markers.siv_batch import MEMORY_PER_TEXT, SivPlan
 from hedgerow.markers.token import TokenCodec, page_digest
 
@@ -49,8 +49,8 @@ _WIDGET = re.compile(
     rb"data-(?:bs-)?(?:toggle|target|slide|parent|dismiss|ride)|role\s*=\s*[\"']?(?:tab|button)|aria-controls",
     re.IGNORECASE,
 )
-# An attribute of a link that the browser saves instead of showing it.
-_DOWNLOAD = re.compile(rb"[\t\n\f\r \"'/]download[\t\n\f\r />=]", re.IGNORECASE)
+# A tag that holds nothing but its target, as most do, begins so and ends with the target.
+_PLAIN_START = b"<a href="
 _LEAKY = frozenset({b"unsafe-url", b"always", b"no-referrer-when-downgrade", b"origin-when-crossorigin", b"default"})
 # Leads to the same target from every page.
 _ABSOLUTE = re.compile(rb"\s*(?:[/\\]|https?:[/\\]{2})", re.IGNORECASE)
@@ -72,14 +72,16 @@ _TEXT_TRAP_ENDS = frozenset(end for _, end in _TEXT_TRAPS)
 # In place of what the mark of a hidden link seals, until its target is chosen.
 _HIDDEN = KIND_CODES["trap"]
 _MANY = 8
+_FILLED_AT_ONCE = 1000
+"""Links, each with a token or a mark, in one step of rewriting."""
 _MOST_AT_ONCE = 1_000
-# A server can do other work in between. Whole pages are scanned in larger pieces, because the findings of all but the
-# first have to be moved. Of a page of 19,000 links such a piece takes 13 ms, and filling all gaps at the end 21 ms.
+# A server can do other work in between. Of a page of 19,000 links such a piece takes 4 ms.
 _SCANNED_AT_ONCE = 65_536
-_WHOLE_AT_ONCE = 262_144
 _CUT_AT_ONCE = 500
 # Most links are followed by a place for a hidden one.
 _FINDINGS_PER_LINK = 2
+# Among which there are enough links whose text can be used.
+_FINDINGS_FOR_TEXTS = 64
 _DEEPEST_INNER_PAGE = 3
 _MOST_KNOWN = 50_000
 # Their number is sealed in two bytes.
@@ -102,8 +104,8 @@ class Skeleton:
     inserts: list[tuple[int, Insert]]
     marks: list[int] = field(default_factory=list)
     marked: list[bytes] = field(default_factory=list)
-    plan: tuple[TokenCodec, SivPlan] | None = None
-    checks: tuple[CleanCodec, ChecksPlan] | None = None
+    plan: tuple[TokenCodec, list[SivPlan]] | None = None
+    checks: tuple[CleanCodec, list[tuple[list[int], ChecksPlan]]] | None = None
 
     def add(self, literal: bytes, gap: Gap, sealed: bytes) -> None:
         """Add a literal and the gap after it."""
@@ -227,6 +229,11 @@ def _segments(link: Link) -> Sequence[Segment]:
         return ()
     gap: Gap = "mark" if link[3][1] == CLEAN else "token"
     return (link[0], gap, link[1]), (link[2], "", b"")
+
+
+def _role(data: bytes, start: int, end: int) -> LinkRole:
+    """Return the role of the link whose target stands from *start* to *end*."""
+    return link_role(data[data.rfind(b"<", 0, start) : start], data[end : data.find(b">", end)])
 
 
 class PageRewriter:
@@ -386,7 +393,7 @@ class PageRewriter:
             self.stop()
             findings = []
         if self._waiting is None:
-            return self._fill((yield from self._cutting(settled, findings)))
+            return (yield from self._filling((yield from self._cutting(settled, findings))))
         self._waiting.append((settled, findings))
         self._waiting_size += len(settled)
         is_known = any(finding[2] in _AFTER_BASE for finding in findings)
@@ -396,23 +403,30 @@ class PageRewriter:
         has_base = self._names_base(waiting)
         out = []
         for part, found in waiting:
-            out.append(self._fill((yield from self._cutting(part, found, has_base=has_base))))
+            skeleton = yield from self._cutting(part, found, has_base=has_base)
+            out.append((yield from self._filling(skeleton)))
         return b"".join(out)
 
     def _are_too_many(self, findings: Sequence[Finding]) -> bool:
         self._findings_left -= len(findings)
         return self._findings_left < 0
 
-    def _fill(self, skeleton: Skeleton) -> bytes:
+    def _filling(self, skeleton: Skeleton) -> Generator[None, None, bytes]:
         parts = skeleton.parts.copy()
         if skeleton.contents:
-            for at, token in zip(*self._tokens(skeleton), strict=True):
-                parts[at] = token
+            for places, tokens in self._tokens(skeleton):
+                for at, token in zip(places, tokens, strict=True):
+                    parts[at] = token
+                if len(skeleton.contents) > _FILLED_AT_ONCE:
+                    yield
         if skeleton.marked:
             view = self._page_view()
             start = view.text + b"."
-            for at, check in zip(skeleton.marks, self._checks(skeleton, view), strict=True):
-                parts[at] = start + check
+            for places, plan in self._check_plans(skeleton):
+                for at, check in zip(places, self._clean.checks(view, plan), strict=True):
+                    parts[at] = start + check
+                if len(skeleton.marked) > _FILLED_AT_ONCE:
+                    yield
         for at, name in skeleton.inserts:
             if name == "scripted":
                 self.is_scripted = True
@@ -420,14 +434,19 @@ class PageRewriter:
                 parts[at] = self._inserts[name]
         return b"".join(parts)
 
-    def _tokens(self, skeleton: Skeleton) -> tuple[Sequence[int], Sequence[bytes]]:
-        """Return the gaps of the tokens, and the tokens: a few are sealed one by one, more of them all at once."""
+    def _tokens(self, skeleton: Skeleton) -> Iterator[tuple[Sequence[int], Sequence[bytes]]]:
+        """Yield gaps of tokens, and their tokens: a few are sealed one by one, more of them a thousand at once."""
         if len(skeleton.contents) < _MANY:
-            return skeleton.tokens, self.codec.sealer(self.issued_to, self.parent)(skeleton.contents)
+            yield skeleton.tokens, self.codec.sealer(self.issued_to, self.parent)(skeleton.contents)
+            return
         if skeleton.plan is None or skeleton.plan[0] is not self.codec:
-            skeleton.plan = (self.codec, self.codec.plan(skeleton.contents, skeleton.tokens))
-        plan = skeleton.plan[1]
-        return plan.places, plan.seal(self.issued_to + self.parent)
+            skeleton.plan = (self.codec, [])
+        plans = skeleton.plan[1]
+        for number, start in enumerate(range(0, len(skeleton.contents), _FILLED_AT_ONCE)):
+            if number == len(plans):
+                end = start + _FILLED_AT_ONCE
+                plans.append(self.codec.plan(skeleton.contents[start:end], skeleton.tokens[start:end]))
+            yield plans[number].places, plans[number].seal(self.issued_to + self.parent)
 
     def _page_view(self) -> View:
         """Return this view of the page, sealed at the first link that needs it."""
@@ -435,10 +454,16 @@ class PageRewriter:
             self._view = self._clean.view(self.issued_to, self.parent, self._at, self._generation)
         return self._view
 
-    def _checks(self, skeleton: Skeleton, view: View) -> Sequence[bytes]:
+    def _check_plans(self, skeleton: Skeleton) -> Iterator[tuple[list[int], ChecksPlan]]:
+        """Yield gaps of clean marks, and how their checks are made."""
         if skeleton.checks is None or skeleton.checks[0] is not self._clean:
-            skeleton.checks = (self._clean, self._clean.plan(skeleton.marked))
-        return self._clean.checks(view, skeleton.checks[1])
+            skeleton.checks = (self._clean, [])
+        plans = skeleton.checks[1]
+        for number, start in enumerate(range(0, len(skeleton.marks), _FILLED_AT_ONCE)):
+            if number == len(plans):
+                end = start + _FILLED_AT_ONCE
+                plans.append((skeleton.marks[start:end], self._clean.plan(skeleton.marked[start:end])))
+            yield plans[number]
 
     def _feed_whole(self, page: bytes) -> Generator[None, None, bytes]:
         variant = "fragment" if self._is_fragment else self.is_marked
@@ -454,15 +479,15 @@ class PageRewriter:
             skeleton = yield from self._cutting(page, findings, has_base=has_base)
             self._cache.add(page, key, skeleton)
             yield
-        return self._fill(skeleton)
+        return (yield from self._filling(skeleton))
 
     def _scanning(self, page: bytes) -> Generator[None, None, list[Finding]]:
         """Scan a whole page in pieces, and return all findings, or some more than are allowed."""
         scanner = Scanner()
         findings: list[Finding] = []
         at = 0
-        for start in range(0, len(page) or 1, _WHOLE_AT_ONCE):
-            end = start + _WHOLE_AT_ONCE
+        for start in range(0, len(page) or 1, _SCANNED_AT_ONCE):
+            end = start + _SCANNED_AT_ONCE
             settled, found = scanner.feed(page[start:end], final=end >= len(page))
             findings += [(first + at, last + at, kind, text) for first, last, kind, text in found] if at else found
             at += len(settled)
@@ -502,7 +527,7 @@ class PageRewriter:
         is_clean = stays and self._rules.mode_of(target.decode("latin-1")) == "clean"
         self._own = KIND_CODES["page"] + target if is_clean else b""
         # By direction, what the mark of the first link to the next and the previous page seals, as if it were any link.
-        self._sequence: dict[bytes, bytes] = {}
+        self._sequence: dict[LinkRole, bytes] = {}
         self._is_styled = False
         self._hidden_links = 0
         # Texts of links, and the last bytes of the page, so far.
@@ -511,7 +536,7 @@ class PageRewriter:
         # The next hidden link stands after the link with which this would be 0; never, where it is 0 already.
         self._until_next = 1 if self._placement in {"spread", "links"} else 0
 
-    def _cutting(
+    def _cutting(  # noqa: C901, PLR0912, PLR0915 - the loop of every page
         self, data: bytes, findings: Sequence[Finding], *, has_base: bool = False
     ) -> Generator[None, None, Skeleton]:
         """
@@ -525,25 +550,34 @@ class PageRewriter:
         behind = b""
         position = 0
         known, until_next, own = self._known, self._until_next, self._own
-        # Searching a whole page for an expression takes as long as scanning it.
-        lower = data.lower()
-        is_odd = bool(self._hidden_targets) or b"download" in lower
-        self._may_run_scripts = self._scanner is not None or b"<script" in lower
-        tags = sequence_tags(lower)
+        is_elsewhere, hidden, sequence = self._is_elsewhere, self._hidden_targets, self._sequence
+        parts, marks, marked = skeleton.parts, skeleton.marks, skeleton.marked
+        self._may_run_scripts = self._scanner is not None or b"<script" in data or b"<script" in data.lower()
         for first in range(0, len(findings), _CUT_AT_ONCE):
             yield
             for index, (start, end, kind, text) in enumerate(findings[first : first + _CUT_AT_ONCE], first):
                 if kind == "link":
-                    key = self._key(text)
-                    link = known.get(key)
-                    if link is None and text[:1] not in _FRAGMENT:
-                        self._learn(islice(findings, index, None))
-                        link = known[key]
-                    if link and link[1] != own and not (is_odd and self._stays(data, start, link[1][1:])):
-                        opening, sealed, closing, self._shape = link
-                        sealed = self._in_sequence(data, start, sealed, tags)
-                        gap: Gap = "mark" if self._shape[1] == CLEAN else "token"
-                        skeleton.add(behind + data[position:start] + opening, gap, sealed)
+                    # A path is known by itself.
+                    link = known.get(text) if not is_elsewhere else None
+                    if link is None:
+                        link = self._find_link(text, findings, index)
+                    if link and link[1] != own:
+                        opening, sealed, closing, shape = link
+                        is_plain = data[end : end + 1] == b">" and data[start - 8 : start] == _PLAIN_START
+                        role = "" if is_plain else _role(data, start, end)
+                        if role == "download" or (hidden and sealed[1:] in hidden):
+                            # The browser saves it, or it came too late for a hidden link to avoid its target.
+                            continue
+                        if role or sequence:
+                            sealed = self._in_sequence(sealed, role)
+                        self._shape = shape
+                        parts += (behind + data[position:start] + opening, b"")
+                        if shape[1] == CLEAN:
+                            marks.append(len(parts) - 1)
+                            marked.append(sealed)
+                        else:
+                            skeleton.tokens.append(len(parts) - 1)
+                            skeleton.contents.append(sealed)
                         behind, position = closing, end
                         continue
                     change = self._fragment_link(data, start, text) if link is None else ()
@@ -556,6 +590,7 @@ class PageRewriter:
                     known, until_next = self._known, self._until_next
                 else:
                     change = self._new_value(kind, text)
+                    is_elsewhere = self._is_elsewhere
                 if not change:
                     continue
                 before = behind + data[position:start]
@@ -572,43 +607,44 @@ class PageRewriter:
             self._add_texts(skeleton, data, findings)
         return skeleton
 
-    def _in_sequence(self, data: bytes, start: int, sealed: bytes, tags: Mapping[int, bytes]) -> bytes:
+    def _find_link(self, text: bytes, findings: Sequence[Finding], index: int) -> Link | None:
+        """Return what the link of the finding *index* becomes, which is written as *text*; None within the page."""
+        key = self._key(text)
+        link = self._known.get(key)
+        if link is None and text[:1] not in _FRAGMENT:
+            self._learn(islice(findings, index, None))
+            link = self._known[key]
+        return link
+
+    def _in_sequence(self, sealed: bytes, role: LinkRole) -> bytes:
         """
         Return what the mark of a link seals: that it leads to the next or the previous page, if it does.
 
-        A page has one next page. The first link counts whose tag is one of *tags*, and further links to its target do.
+        A page has one next page. The first link with that *role* counts, and further links to its target do.
         """
-        if not tags and not self._sequence:
-            return sealed
-        direction = tags.get(data.rfind(b"<", 0, start))
-        if direction is not None:
-            self._sequence.setdefault(direction, sealed)
+        if role:
+            self._sequence.setdefault(role, sealed)
         return KIND_CODES["sequence"] + sealed[1:] if sealed in self._sequence.values() else sealed
-
-    def _stays(self, data: bytes, start: int, target: bytes) -> bool:
-        """
-        Return whether a link stays as it is although its target is marked.
-
-        That is one to a file that the browser saves, and one that came too late for a hidden link to avoid its target.
-        """
-        tag = data.rfind(b"<", 0, start), data.find(b">", start) + 1
-        return target in self._hidden_targets or _DOWNLOAD.search(data, *tag) is not None
 
     def _aim_hidden_links(self, skeleton: Skeleton) -> None:
         """Choose the targets of hidden links with a clean mark, now that those of all other links are known."""
-        self._targets |= dict.fromkeys(sealed[1:] for sealed in skeleton.marked if sealed != _HIDDEN)
+        marked = skeleton.marked
+        self._targets |= dict.fromkeys([sealed[1:] for sealed in marked])
+        self._targets.pop(_HIDDEN[1:])
         targets = hidden_targets(self.location.target, self._targets, more_follow=self._scanner is not None)
-        for number, sealed in enumerate(skeleton.marked):
-            if sealed == _HIDDEN:
-                target = next(target for target in targets if target not in self._hidden_targets)
-                self._hidden_targets.add(target)
-                skeleton.marked[number] = _HIDDEN + target
-                skeleton.parts[skeleton.marks[number] - 1] += quoted(readable_address(target))[1:-1]
+        number = 0
+        for _ in range(marked.count(_HIDDEN)):
+            number = marked.index(_HIDDEN, number)
+            target = next(target for target in targets if target not in self._hidden_targets)
+            self._hidden_targets.add(target)
+            marked[number] = _HIDDEN + target
+            skeleton.parts[skeleton.marks[number] - 1] += quoted(readable_address(target))[1:-1]
 
     def _add_texts(self, skeleton: Skeleton, data: bytes, findings: Sequence[Finding]) -> None:
         """Give hidden links a text, now that the texts of all other links are known."""
         self._before = (self._before + data[-WINDOW:])[-WINDOW:]
-        self._texts = add_link_texts(self._texts, data, [finding[1] for finding in findings if finding[2] == "link"])
+        some = findings[:: len(findings) // _FINDINGS_FOR_TEXTS + 1]
+        self._texts = add_link_texts(self._texts, data, [finding[1] for finding in some if finding[2] == "link"])
         places = [at - 1 for at, name in skeleton.inserts if name in _TEXT_TRAP_ENDS]
         texts = hidden_texts(b"%d %b" % (self._hidden_links, self.location.target), self._texts)
         for at, text in zip(places, texts, strict=False):

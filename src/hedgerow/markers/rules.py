@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from posixpath import normpath
 from typing import Literal
@@ -134,12 +134,21 @@ class Rules:
     *closed* tells which targets open only by a marked link. Links to them are marked even if their name is that of a
     file, because a page may have any name. They keep that name.
 
+    *mode_for* may have another word on some targets, before all patterns: it returns one of *modes_for* or None.
+
     Also remembers what links became on earlier pages: the pages of a site share most of their links.
     """
 
     def __init__(
-        self, mode: Mode, patterns: Sequence[tuple[str, Mode]] = (), closed: Callable[[str], bool] | None = None
+        self,
+        mode: Mode,
+        patterns: Sequence[tuple[str, Mode]] = (),
+        closed: Callable[[str], bool] | None = None,
+        *,
+        mode_for: Callable[[str], Mode | None] | None = None,
+        modes_for: Collection[Mode] = (),
     ) -> None:
+        self._mode_for = mode_for
         self._mode = mode
         self._closed = closed
         self._mode_of_closed_files: Mode = "clean" if mode == "opaque" else mode
@@ -149,13 +158,15 @@ class Rules:
         self.known_links: LinkCache = {}
         self.known_links_of_scripts: LinkCache = {}
         """The same on pages that a script has taken over, where no link is opaque."""
-        self.marks = mode != "off" or any(mode != "off" for mode in self._modes)
+        self.marks = mode != "off" or any(mode != "off" for mode in (*self._modes, *modes_for))
         """Whether any link is marked."""
         self.closes_pages = closed is not None
         """Whether some pages open only by a marked link: then no mark may be missing."""
         self.is_clean = mode == "clean"
         """Whether links have clean marks unless a pattern says otherwise."""
-        self.modes = frozenset({mode, *self._modes, *([self._mode_of_closed_files] if closed is not None else ())})
+        self.modes = frozenset(
+            {mode, *self._modes, *modes_for, *([self._mode_of_closed_files] if closed is not None else ())}
+        )
         """All modes that some link has."""
 
     def mode_of(self, target: str) -> Mode:
@@ -164,6 +175,13 @@ class Rules:
 
     def modes_of(self, targets: Sequence[str]) -> list[Mode]:
         """Return how links to each of *targets* are marked."""
+        if self._mode_for is not None:
+            chosen = list(map(self._mode_for, targets))
+            rest = iter(self._by_patterns([t for t, mode in zip(targets, chosen, strict=True) if mode is None]))
+            return [next(rest) if mode is None else mode for mode in chosen]
+        return self._by_patterns(targets)
+
+    def _by_patterns(self, targets: Sequence[str]) -> list[Mode]:
         numbers = self._patterns.first(targets)
         others = [target for target, number in zip(targets, numbers, strict=True) if number is None]
         found = iter([self._mode if may_be_page(target) else self._mode_of_file(target) for target in others])

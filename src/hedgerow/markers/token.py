@@ -176,8 +176,10 @@ class TokenCodec:
     def open(self, sealed: bytes, generation: int = 0) -> Marker | None:
         """Return the marker in the bytes of a token of this codec's own, or None."""
         cipher = self._ciphers.get(sealed[0])
+        # Not with its end filled up: that may be the byte which was cut off.
+        whole = sealed[1:] if len(sealed) >= _OVERHEAD else bytes(_OVERHEAD - 1)
         try:
-            payload = (cipher or self._newest).decrypt(sealed[1:].ljust(_OVERHEAD - 1, b"\0"), None)
+            payload = (cipher or self._newest).decrypt(whole, None)
         except InvalidTag:
             return None
         kind = payload[_KIND_AT]

@@ -24,6 +24,7 @@ from hedgerow.core.decision import (
     ATTENDED,
     BEYOND_K2,
     BRISK,
+    HURRIED,
     ISSUED_TO_ANOTHER,
     JUDGED_PERSON,
     PASS,
@@ -309,7 +310,8 @@ class DecisionPolicy:
     def _price(self, visit: Visit, score: VisitorScore | None) -> int:
         """Return the number of the challenge that the visitor is about to get, or has not solved yet, in its day."""
         is_new = score is None or score.identity == "person"
-        return challenges_on(score, self.day_of(visit.at)) + is_new
+        # A challenge of yesterday that was not solved is the first one of today.
+        return max(1, challenges_on(score, self.day_of(visit.at)) + is_new)
 
     def _reading_price(self, price: int, score: VisitorScore, codes: Collection[str]) -> tuple[int, bool]:
         """
@@ -324,7 +326,7 @@ class DecisionPolicy:
             return 1, False
         if is_by_path and _is_reader(score, codes):
             return min(_READER_PRICE, limits.silent), True
-        if UNATTENDED in codes or UNTOUCHED in codes:
+        if UNATTENDED in codes or UNTOUCHED in codes or any(code == HURRIED for code, _ in score.reasons):
             # Each challenge costs what the next one would cost somebody who uses its pages.
             return price + 1, False
         if is_by_path and _is_brisk(score, codes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hedgerow.core.decision import JUDGED_PERSON, Identity, ScoreUpdate, VisitorScore
+from hedgerow.core.decision import HURRIED, JUDGED_PERSON, Identity, ScoreUpdate, VisitorScore
 
 _UNKNOWN = VisitorScore()
 _MOST_REASONS = 8
@@ -63,6 +63,9 @@ def updated_score(score: VisitorScore | None, change: ScoreUpdate) -> VisitorSco
 
 def _is_cleared_just_now(before: VisitorScore, change: ScoreUpdate) -> bool:
     """Tell whether the visitor was judged for what it did before it solved a challenge: many tabs open at once."""
+    if HURRIED in change.codes:
+        # More than are opened at once.
+        return False
     is_early = 0 < before.challenges <= _FRESH_CHALLENGES
     is_fresh = is_early and not before.total and not before.reasons and before.identity == "person"
     return is_fresh and change.challenged and change.identity != "" and change.at - before.at < _FRESH

@@ -4,6 +4,7 @@ The uvicorn server, configured for a public site: with limits, deadlines, and sh
     make_server(app, host, port)                   a `uvicorn.Server`, ready to run
     └── _Server                                    checks the deadlines of all connections once a second
         ├── connections.py: Connections            how many there may be, in total and of one address
+        ├── tls.py: TlsHandshake                   the handshake before it, if the listener speaks TLS
         └── server_protocol.py: ServerProtocol     uvicorn's HTTP protocol, with limits on size and slowness
             └── server_cycle.py: RequestCycle      uvicorn's request and response, cheaper and with clean failures
 
@@ -26,6 +27,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from hedgerow.proxy.connections import Connections
 from hedgerow.proxy.server_protocol import ServerLimits, ServerProtocol, StallCheck
+from hedgerow.proxy.tls import Certificate, TlsHandshake
 
 _TICKS_PER_SECOND = 10
 
@@ -40,11 +42,13 @@ def make_server(
     refused: Counter[str] | None = None,
     grace_period: int = 10,
     lifespan: bool = True,
+    certificate: Certificate | None = None,
 ) -> uvicorn.Server:
     """
     Return a server for *app*. Call its `run()`, with a list of sockets if there are several workers.
 
     Peers that *trusts* names may have as many connections as they like. *refused* counts connections without room.
+    With a *certificate* the server speaks TLS, and looks for a new one in its files once a second.
 
     After `should_exit` is set, running requests have *grace_period* seconds to finish. The program configures logging:
     refusals and failures go to `hedgerow.server`, the rest to uvicorn's loggers. Forwarded headers are not read here;
@@ -52,18 +56,25 @@ def make_server(
     """
     limits = limits or ServerLimits()
     admission = Connections(limits.connections, limits.connections_per_address, trusts, refused)
+    protocol: Any = partial(ServerProtocol, limits=limits, admission=admission)
+    if certificate is not None:
+        protocol = partial(TlsHandshake, certificate=certificate, limits=limits, admission=admission)
     config = uvicorn.Config(
         app, host=host, port=port, loop="uvloop", interface="asgi3", lifespan="on" if lifespan else "off",
-        http=cast("type[asyncio.Protocol]", partial(ServerProtocol, limits=limits, admission=admission)),
+        http=cast("type[asyncio.Protocol]", protocol),
         ws=cast("type[asyncio.Protocol]", partial(_Websocket, limits=limits, admission=admission)),
         ws_max_size=limits.message, timeout_graceful_shutdown=grace_period,
         log_config=None, access_log=False, proxy_headers=False, server_header=False, date_header=False,
     )  # fmt: skip
-    return _Server(config)
+    return _Server(config, certificate)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, with a sweep for overdue connections."""
+    """uvicorn's server, with a sweep for overdue connections and for a new certificate."""
+
+    def __init__(self, config: uvicorn.Config, certificate: Certificate | None) -> None:
+        super().__init__(config)
+        self._certificate = certificate
 
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
         # The program handles signals. uvicorn would raise them again after its shutdown and kill the process.
@@ -75,6 +86,8 @@ class _Server(uvicorn.Server):
             for connection in list(self.server_state.connections):
                 if isinstance(connection, ServerProtocol | _Websocket):
                     connection.check(now)
+            if self._certificate is not None:
+                self._certificate.reload_if_changed()
         return await super().on_tick(counter)
 
 

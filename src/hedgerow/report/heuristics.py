@@ -194,6 +194,7 @@ LEAST_PAGES = 5
 LACKING = {"": (), "assets": ("assets", "brought"), "referrers": ("unreferred", "own", "brought")}
 """What a log may lack, and which figures say nothing then."""
 
+_BARE_PAGES = 6
 _MOST_SHOWN = 2
 _LEAST_SHOWN = 0.5
 _HARDLY_ANY = 0.01
@@ -279,6 +280,13 @@ class BrowsingOpinion:
         self._parts = np.zeros_like(rows)
         self.probability: NDArray[np.float64] = np.full(len(rows), np.nan)
         missing = lacking(figures, referrers=referrers)
+        bare = (figures["unreferred"] == figures["pages"]) & (figures["assets"] == 0)
+        self.bare: NDArray[np.bool_] = bare & (figures["pages"] >= _BARE_PAGES) & (missing == "")
+        """
+        Which sources never loaded a part of a page and never said where they came from, in a log that tells both.
+
+        A browser may leave out one of the two, or most of both. All of both is rare.
+        """
         if missing is not None:
             self._parts = steps[missing].parts(rows)
             # Of fewer visits it is the less sure.

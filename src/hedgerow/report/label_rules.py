@@ -60,6 +60,9 @@ _MANY_PAGES = 30
 """Page visits from which on people come back to a page now and then."""
 
 _LINKED = 0.3
+_SURE = 0.9
+"""The score of a crawler that is labelled on one ground."""
+
 _EVEN = 0.5
 _LEAST_BROUGHT = 3
 _CONTRADICTED = 0.9
@@ -178,6 +181,24 @@ def may_be_listed(labels: SourceLabels) -> Flags:
     """
     harmless = np.isin(labels.activity, (FEEDS, HEADS, OWN)) & ~labels.grounds[:, _RATE]
     return np.asarray((labels.label == CRAWLER) & (labels.grounds.sum(1) >= LEAST_GROUNDS) & ~harmless, np.bool_)
+
+
+def label_bare(labels: SourceLabels, bare: Flags) -> None:
+    """
+    Label sources as crawlers that are unknown on one ground, have a high score, and are *bare*.
+
+    A *bare* source never loaded a part of a page and never said where it came from. A browser may leave out one of the
+    two, or most of both; all of both is rare. This is no second ground: such a source is not listed, and no campaign
+    inherits its label.
+
+    A log in which such sources are more than the people with parts or referrers does not show what browsers do there: a
+    cache may answer for the parts, or a policy of the site may hide where people come from. Then nobody is labelled so.
+    """
+    found = bare & (labels.label == UNKNOWN) & (labels.reason == ONE_GROUND) & (labels.score >= _SURE)
+    if np.count_nonzero(found) > np.count_nonzero((labels.label == PERSON) & ~bare):
+        return
+    labels.label[found] = CRAWLER
+    labels.reason[found] = 0
 
 
 class CampaignOpinion:

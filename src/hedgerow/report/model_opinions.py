@@ -18,7 +18,7 @@ from hedgerow.logs.fields import SESSION
 from hedgerow.report.live_opinions import DeclaredBots
 from hedgerow.report.shape.classifiers import INPUTS, ShapeModels, load
 from hedgerow.report.shape.series import plan_of
-from hedgerow.report.shape.vote import classify, richest, words
+from hedgerow.report.shape.vote import EIGHT_FEATURES, MAJORITY, classify, richest, words
 from hedgerow.report.source_labels import FALSE, PROGRAM, VERIFIED, Findings, one_each
 from hedgerow.report.tables.figures import Figures
 from hedgerow.report.tables.line_parser import OTHER_CLIENT
@@ -223,12 +223,13 @@ class ShapeOpinion:
     """
     The vote of three classifiers on each source with enough requests. A log of less than two days gets no opinion.
 
-    *bundle* has the classifiers; None stands for those of Hedgerow.
+    *bundle* has the classifiers; None stands for those of Hedgerow. *paper*: the paper's eight features and plain
+    majority decide, instead of all features and a threshold that hardly any person exceeds.
     """
 
     detector, codes = "shape", ("shape-crawler",)
 
-    def __init__(self, tables: Tables, bundle: ShapeModels | None = None) -> None:
+    def __init__(self, tables: Tables, bundle: ShapeModels | None = None, *, paper: bool = False) -> None:
         size = len(tables.figures.sources)
         self.plan = plan_of(tables.origin, tables.origin + tables.span)
         self.counts = tables.counts(self.plan)
@@ -242,14 +243,18 @@ class ShapeOpinion:
         """k of algorithm 1, for campaigns."""
         self.night = bundle.night
         """How deep the day of a crowd is at the least."""
+        self.least = bundle.least
+        """The fewest requests of a source that has a shape."""
         found = tables.features(self.counts, self.plan, levels=bundle.levels, least=bundle.least)
         if not len(found.sources) or not found.comparable:
             return
-        name = richest(found, bundle)
+        name = EIGHT_FEATURES if paper and EIGHT_FEATURES in bundle.models else richest(found, bundle)
         verdicts = classify(found, bundle, model=name)
         self.rules = [words(rule, INPUTS[name]) for rule in bundle.models[name].rules.rules]
         self.probability[found.sources] = verdicts.scores
         is_crawler = np.array([label == "crawler" for label in verdicts.labels], np.bool_)
+        if paper:
+            is_crawler = verdicts.votes >= MAJORITY
         self.speaks[found.sources] = is_crawler
         self._reasons = {int(found.sources[k]): verdicts.reasons[k] for k in np.flatnonzero(is_crawler).tolist()}
 

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.core.rate_limit import RateLimit
+from hedgerow.report import pubcrawl
 from hedgerow.report.activity import OWN, Activity, ActivityOpinion, named_hosts, own_addresses
 from hedgerow.report.campaigns.group_links import Requests
 from hedgerow.report.campaigns.search import find
 from hedgerow.report.campaigns.traffic_similarity import SimilarityLimits
 from hedgerow.report.heuristics import BrowsingOpinion, HeuristicsOpinion, ReportModel, Votes, load_model
-from hedgerow.report.label_rules import CampaignOpinion, grounds_of, inherit, settle
+from hedgerow.report.label_rules import CampaignOpinion, grounds_of, inherit, label_bare, settle
 from hedgerow.report.live_opinions import DeclarationOpinion, DeclaredBots, detector_opinions
 from hedgerow.report.model_opinions import PathOpinion, ShapeOpinion, WindowOpinion
 from hedgerow.report.rate_limit_proposal import Proposal
@@ -53,13 +54,17 @@ OPINIONS = ("heuristics", "manner", "path", "shape", "declared", "window", "acti
 """Those of the report itself; the opinions of detectors come after the first two. Always added in the same order."""
 
 
+METHODS = ("hedgerow", "pubcrawl")
+"""Our own way to judge sources, and the paper's."""
+
+
 class Options(msgspec.Struct, frozen=True):
     """
     Options of a report.
 
     *ignore_agents* hides user agents everywhere. *model* is a file of thresholds and weights; *paths*, *window* and
     *shape* are model bundles; None stands for those of Hedgerow. *resolve* are the known proofs of bots, if bots are to
-    be verified by the DNS through *resolver*. *settings* are those of the detectors.
+    be verified by the DNS through *resolver*. *settings* are those of the detectors. *method* is one of `METHODS`.
     """
 
     ignore_agents: bool = False
@@ -70,6 +75,7 @@ class Options(msgspec.Struct, frozen=True):
     window: Path | None = None
     shape: Path | None = None
     settings: Settings = Settings()
+    method: str = "hedgerow"
 
 
 class _Watch:
@@ -92,6 +98,8 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     watch = _Watch()
     model = load_model(options.model)
     silent = 0 if options.ignore_agents else _resolved(tables, bots, options)
+    if options.method == "pubcrawl":
+        return _by_the_paper(tables, bots, model, options, watch, silent)
     # What rests on figures alone is found beside what asks the store, which only one may do at a time.
     with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-opinions") as beside:
         of_figures = beside.submit(_by_figures, tables, bots, model, options, watch)
@@ -118,14 +126,51 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
             shared,
             in_turn["manner"].probability,
         )
+        if isinstance(browsing := in_turn["manner"], BrowsingOpinion):
+            label_bare(judgements, browsing.bare)
     crowd = residual_traffic(judgements, shapes.counts, shapes.plan, shapes.night)
     report = Report(
-        tables, judgements, declared=declared, votes=votes, rules=shapes.rules, crowd=crowd, silent=silent
+        tables, judgements, declared=declared, votes=votes, rules=shapes.rules, crowd=crowd, silent=silent,
+        resolved=options.resolve is not None,
     )  # fmt: skip
     report.join([one for one, _ in found])
     with watch("containment"):
         report.containment = contain(tables, judgements)
         report.density = rate_limits(tables, judgements, declared)
+    report.timing |= watch.seconds
+    return report
+
+
+def _by_the_paper(
+    tables: Tables, bots: Bots, model: ReportModel, options: Options, watch: _Watch, silent: int
+) -> Report:
+    """The report of the paper's pipeline."""
+    with watch("shapes"):
+        shapes = ShapeOpinion(tables, load_shape(options.shape), paper=True)
+    with watch("heuristics"):
+        declared = None if options.ignore_agents else DeclaredBots(tables, bots)
+        votes = Votes(
+            tables.figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=tables.tells_referrers,
+            renewed=tables.renewed,
+        )  # fmt: skip
+    with watch("judging"):
+        state = None if declared is None else declared.state
+        judgements, summary = pubcrawl.judge(tables, votes, shapes, options.settings.report, state)
+    with watch("campaigns"):
+        found = pubcrawl.campaigns(tables, judgements, shapes)
+    report = Report(
+        tables,
+        judgements,
+        declared=declared,
+        votes=votes,
+        rules=shapes.rules,
+        silent=silent,
+        method=summary,
+        resolved=options.resolve is not None,
+    )
+    report.join([one for one, _ in found])
+    with watch("containment"):
+        report.containment = msgspec.structs.replace(contain(tables, judgements), k1=pubcrawl.K1, k2=pubcrawl.K2)
     report.timing |= watch.seconds
     return report
 

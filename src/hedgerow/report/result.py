@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from operator import add
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -227,6 +227,15 @@ def _containment_json(found: Containment, windows: list[Proposal]) -> dict[str, 
     return result | {"density": proposed}
 
 
+class Method(Protocol):
+    """A method that is not our own, as a sentence and as JSON."""
+
+    @property
+    def text(self) -> str: ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
 class Report:
     """
     The report on a log: *read_counts*, *tables*, *judgements*, *campaigns*.
@@ -244,6 +253,8 @@ class Report:
         rules: Sequence[str] = (),
         crowd: ResidualTraffic | None = None,
         silent: int = 0,
+        resolved: bool = False,
+        method: Method | None = None,
     ) -> None:
         self.tables = tables
         self.read_counts: ReadCounts = tables.read_counts
@@ -257,6 +268,10 @@ class Report:
         """The rules about the shape of traffic, in words."""
         self.crowd = crowd
         """All who are not held to be crawlers or good bots, taken together."""
+        self.resolved = resolved
+        """Whether the DNS was asked about bots."""
+        self.method = method
+        """What was done by another method than our own, None for ours."""
         self.silent = silent
         """Addresses of bots that the DNS was asked about and gave no answer."""
         self.timing: dict[str, float] = {}
@@ -313,6 +328,15 @@ class Report:
         """What to do if most of the log could not be read; else ""."""
         return advice_on(self.read_counts)
 
+    @property
+    def knows_agents(self) -> bool:
+        """Whether user agents were looked at."""
+        return self._declared is not None
+
+    def bot(self, place: int) -> str:
+        """Return the known bot that a source says it is, or ""."""
+        return "" if self._declared is None else self._declared.bot(place)
+
     def may_be_welcome(self, place: int) -> bool:
         """Return whether a source claims to be a welcome bot and the claim is not known to be false."""
         return self._declared is not None and self._declared.may_be_welcome(place)
@@ -358,7 +382,8 @@ class Report:
         kinds = {name: {"sources": s, "requests": r} for name, (s, r) in self.kinds().items()}
         unknown = {name: {"sources": s, "requests": r} for name, (s, r) in self.reasons().items()}
         yield f'{{"log": {dump(head)},\n"totals": {dump(totals)},\n"kinds": {dump(kinds)},\n'
-        yield f'"unknown": {dump(unknown)},\n"sources": ['
+        method = {"name": "hedgerow"} if self.method is None else self.method.to_json()
+        yield f'"method": {dump(method)},\n"unknown": {dump(unknown)},\n"sources": ['
         yield from self._lines()
         yield f'\n],\n"campaigns": {dump([_named(one) for one in self.campaigns])}'
         if self.crowd is not None:

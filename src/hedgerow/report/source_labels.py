@@ -34,10 +34,11 @@ REASONS = (
     "Only one kind of evidence speaks for a crawler.",
     "It browses like a person, but faster than one.",
     "It asks for no pages, and for too little else to tell.",
+    "It made too few requests for the models of this method: containment limits it.",
 )
 """Why a source is unknown."""
 
-FEW, ONE_GROUND, TOO_FAST, NO_PAGES = range(1, len(REASONS))
+FEW, ONE_GROUND, TOO_FAST, NO_PAGES, CONTAINED = range(1, len(REASONS))
 
 SUREST = 0.999
 _EVEN = 0.5

@@ -29,8 +29,11 @@ Category = Literal[
     "search", "ai-training", "ai-search", "ai-assistant", "archive", "monitoring", "preview", "feed", "seo", "other"
 ]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
-BotPolicy = Literal["pass", "contain", "refuse"]
-"""What happens to a verified bot. pass: it passes. contain: it is judged like everybody. refuse: it is refused."""
+BotPolicy = Literal["pass", "contain", "license", "refuse"]
+"""
+What happens to a known bot. pass: it passes once it is verified. contain: it is judged like everybody. license: it is
+answered with 402 and the terms of the site. refuse: it is refused.
+"""
 
 DEFAULT_POLICIES: Mapping[Category, BotPolicy] = {
     "search": "pass", "ai-training": "contain", "ai-search": "pass", "ai-assistant": "pass", "archive": "pass",

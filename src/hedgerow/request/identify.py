@@ -27,6 +27,7 @@ from hedgerow.core.request_kind import (
 )
 from hedgerow.core.state import ACCOUNT
 from hedgerow.core.visit import (
+    ARRIVAL,
     BY_PROGRAM,
     ELSEWHERE,
     FORM,
@@ -157,6 +158,8 @@ class Identifier:
         else:
             bot, claim, proof, bot_signs = self.bot_verifier.match_address(at, address, user_agent, host, target)
         cookie = fields.get(b"cookie", b"")
+        is_arrival = scheme == "http" and origin != "same" and not account and _may_be_framed(method, fields, cookie)
+        anomalies += (ARRIVAL,) if is_arrival else ()
         linked: tuple[bytes, ...] = ()
         if VISITOR_COOKIE in cookie:
             # A browser sends the same cookie with every request.
@@ -397,6 +400,17 @@ def parse_headers(fields: _Fields, scheme: str, version: str, *, direct: bool) -
                 _cache.clear()
             _cache[combination] = facts
     return facts
+
+
+def _may_be_framed(method: str, fields: _Fields, cookie: bytes) -> bool:
+    """Return whether a browser that does not tell may load a page into a frame of another site: without our cookies."""
+    return (
+        method == "GET"
+        and b"sec-fetch-site" not in fields
+        and VISITOR_COOKIE not in cookie
+        and CLEARANCE_COOKIE not in cookie
+        and client_kind(method, fields) == "browser"
+    )
 
 
 def _extractor(fields: _Fields) -> Callable[[_Fields], Any]:

@@ -12,6 +12,8 @@ from hedgerow.core.settings_table import Faults, Table
 _HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?", re.ASCII)
 _MAX_PORT = 65535
 _MIN_TOKEN_LENGTH = 16
+_UNIX = "unix:"
+_MAX_SOCKET_PATH = 100
 
 
 def split_listen(text: str) -> tuple[str, int]:
@@ -25,6 +27,31 @@ def split_listen(text: str) -> tuple[str, int]:
     if not colon or not port.isascii() or not port.isdigit() or int(port) > _MAX_PORT:
         raise ValueError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:8080")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def socket_path(listen: str) -> str:
+    """
+    Return the path of a Unix socket such as `unix:/run/hedgerow/admin.sock`, or "" for another address.
+
+    >>> socket_path("unix:/run/admin.sock"), socket_path("127.0.0.1:8081")
+    ('/run/admin.sock', '')
+    """
+    return listen.removeprefix(_UNIX) if listen.startswith(_UNIX) else ""
+
+
+def check_admin_listen(text: str) -> None:
+    """Raise ValueError unless *text* is HOST:PORT or a Unix socket."""
+    if not text.startswith(_UNIX):
+        split_listen(text)
+    elif not socket_path(text).startswith("/") or len(text.encode()) > _MAX_SOCKET_PATH:
+        raise ValueError(f"{text!r} is not a socket such as unix:/run/hedgerow/admin.sock (at most 100 characters)")
+
+
+def admin_listen_faults(name: str, text: str) -> Faults:
+    try:
+        check_admin_listen(text)
+    except ValueError as error:
+        yield name, str(error)
 
 
 def listen_faults(name: str, text: str) -> Faults:

@@ -8,7 +8,7 @@ from ipaddress import ip_network
 import msgspec
 
 from hedgerow.core.address import is_loopback
-from hedgerow.settings.checks import split_listen
+from hedgerow.settings.checks import socket_path, split_listen
 from hedgerow.settings.load import Settings
 
 _WIDEST = {4: 8, 6: 16}
@@ -45,20 +45,35 @@ def dangers(settings: Settings) -> Iterator[Danger]:
     for name, value in _numbers(settings, ""):
         if value > _LONGEST:
             yield name, f"is {value:g}, which is more than thirty years in seconds; write what you mean"
+    yield from _unreachable_rules(settings)
     marker = settings.marker
     patterns = {f"rules.{number}": rule.path for number, rule in enumerate(marker.rules)}
     patterns |= {
         f"{name}.{number}": path for name in ("closed", "entries") for number, path in enumerate(getattr(marker, name))
     }
+    patterns = {f"marker.{name}": path for name, path in patterns.items()}
+    patterns |= {f"path.{number}.path": rule.path for number, rule in enumerate(settings.path)}
     for name, path in patterns.items():
         if path.count("*") > _MOST_WILDCARDS:
-            yield f"marker.{name}", f"{path[:60]!r} has {path.count('*')} `*`; one stands for any part of a path"
+            yield name, f"{path[:60]!r} has {path.count('*')} `*`; one stands for any part of a path"
+
+
+def _unreachable_rules(settings: Settings) -> Iterator[Danger]:
+    """Yield rules for paths that an earlier rule has taken."""
+    seen: dict[str, int] = {}
+    for number, rule in enumerate(settings.path):
+        first = seen.setdefault(rule.path.lower(), number)
+        taken = "*" if "*" in seen and seen["*"] < number else rule.path if first < number else ""
+        if taken:
+            yield f"path.{number}.path", f"{rule.path[:60]!r} is never used: an earlier rule is for {taken[:60]!r}"
 
 
 def is_admin_open(settings: Settings) -> bool:
     """Return whether other machines reach the admin listener and need no token."""
     admin = settings.admin
-    return bool(admin.listen) and not admin.token and not is_loopback(split_listen(admin.listen)[0])
+    if not admin.listen or admin.needs_login or socket_path(admin.listen):
+        return False
+    return not is_loopback(split_listen(admin.listen)[0])
 
 
 def _is_too_wide(network: str) -> bool:

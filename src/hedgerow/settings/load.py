@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -25,7 +25,8 @@ from hedgerow.detectors.registry import registry
 from hedgerow.detectors.rotating_addresses import RotatingAddressesSettings
 from hedgerow.detectors.trap import TrapSettings
 from hedgerow.errors import DetectorError, SettingsError
-from hedgerow.settings import store_tables, tables
+from hedgerow.request.path_rules import PathRule
+from hedgerow.settings import operation_tables, store_tables, tables
 
 ENVIRONMENT_PREFIX = "HEDGEROW__"
 
@@ -33,7 +34,7 @@ _HEADER = re.compile(r"\s*(\[{1,2})\s*([A-Za-z0-9_.\- \"']+?)\s*\]{1,2}\s*(?:#.*
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\-\"']+)\s*=")
 _DECODE_AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
-_SECRETS = frozenset({"token", "secret", "password", "url"})
+_SECRETS = frozenset({"token", "secret", "password", "url", "webhook", "mail_password"})
 
 Path_ = tuple[str, ...]
 T = TypeVar("T", bound=msgspec.Struct)
@@ -49,6 +50,9 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     observe: bool | Literal["links"] = False
     directory: str = ""
     proxy: tables.ProxySettings = tables.ProxySettings()
+    alerts: operation_tables.AlertsSettings = operation_tables.AlertsSettings()
+    privacy: operation_tables.PrivacySettings = operation_tables.PrivacySettings()
+    tls: operation_tables.TlsSettings = operation_tables.TlsSettings()
     identity: tables.IdentitySettings = tables.IdentitySettings()
     bots: tables.BotsSettings = tables.BotsSettings()
     density: DensitySettings = DensitySettings()
@@ -66,9 +70,11 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     watch: tables.WatchSettings = tables.WatchSettings()
     campaigns: tables.CampaignSettings = tables.CampaignSettings()
     logs: tables.LogsSettings = tables.LogsSettings()
+    report: tables.ReportSettings = tables.ReportSettings()
     logging: tables.LoggingSettings = tables.LoggingSettings()
     admin: tables.AdminSettings = tables.AdminSettings()
     serve: tables.ServeSettings = tables.ServeSettings()
+    path: tuple[PathRule, ...] = ()
 
     @property
     def is_neutral(self) -> bool:
@@ -79,6 +85,7 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def clears_silently(self) -> bool:
         """Whether pages get the script by which browsers obtain a clearance."""
         changes_pages = self.traps.enabled or self.marker.mode != "off" or bool(self.marker.rules)
+        changes_pages = changes_pages or any(rule.traps or rule.marks not in {None, "off"} for rule in self.path)
         return self.challenge.silent and changes_pages and not self.is_neutral
 
     def without_clearances(self) -> Settings:
@@ -178,6 +185,9 @@ class _Reader:
     def value(self, kind: Any, raw: object, path: Path_) -> Any:
         if get_origin(kind) is Annotated:
             kind = get_args(kind)[0]
+        if get_origin(kind) in {Union, UnionType} and NoneType in get_args(kind):
+            # TOML has no null: None only stands for a setting that is not there.
+            kind = Union[tuple(part for part in get_args(kind) if part is not NoneType)]  # noqa: UP007 - computed
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return self.table(kind, raw, path)
         element = get_args(kind)[0] if get_origin(kind) is tuple else None
@@ -289,6 +299,32 @@ def _locate(path: Path_, sentence: str, variables: Mapping[Path_, str], name: st
         # A variable uses a setting as a table.
         return f"{below[0]}: is not a setting"
     return f"{name}:{lines.line(path)}: {'.'.join(path)}: {sentence}"
+
+
+def setting_origins(text: str, name: str, environment: Mapping[str, str] | None = None) -> dict[Path_, str]:
+    r"""
+    Return where settings come from, except for defaults: `hedgerow.toml:7`, or the name of a variable.
+
+    >>> setting_origins("[traps]\nenabled = false\n", "site.toml", {"HEDGEROW__DETAIN__SECONDS": "9"})
+    {('traps', 'enabled'): 'site.toml:2', ('detain', 'seconds'): 'HEDGEROW__DETAIN__SECONDS'}
+    """
+    lines = _Lines(text)
+    found = {path: f"{name}:{lines.line(path)}" for path in _leaves(tomllib.loads(text), ())}
+    variables = _from_environment(os.environ if environment is None else environment)
+    return found | {path: variable for variable, path, _ in variables}
+
+
+def _leaves(raw: Mapping[str, Any], above: Path_) -> Iterator[Path_]:
+    for name, value in raw.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*above, name))
+        else:
+            yield (*above, name)
+
+
+def is_secret(path: Path_) -> bool:
+    """Return whether the value of a setting must not be shown."""
+    return path[-1] in _SECRETS
 
 
 def line_of(text: str, setting: str) -> int:

@@ -15,7 +15,7 @@ from hedgerow.core.address import check_network
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.markers.rules import Mode
 from hedgerow.request.bot_signature import public_key
-from hedgerow.request.bots import Bot, BotPolicy, Category
+from hedgerow.request.bots import CATEGORIES, Bot, BotPolicy, Category
 from hedgerow.settings import checks
 
 
@@ -115,12 +115,18 @@ class BotsSettings(Table, frozen=True):
     hosts: tuple[str, ...] = ()
     signers: tuple[Signer, ...] = ()
     insecure_directories: bool = False
+    license: str = ""
     robots: bool = True
     robots_refresh: float = 3600.0
     unwelcome_for: float = 86_400.0
 
     def faults(self) -> Faults:
         yield from positive_faults(self, "true_for", "false_for", "robots_refresh", "unwelcome_for")
+        if self.license and not re.fullmatch(r"https?://[^\s\"'<>;,]+", self.license):
+            yield "license", f"{self.license!r} is not an address such as https://example.org/license.xml"
+        for name in (category.replace("-", "_") for category in CATEGORIES):
+            if getattr(self, name) == "license" and not self.license:
+                yield name, "needs the address of the terms; set license"
         for host in self.hosts:
             if not re.fullmatch(r"[\w.-]+(?::\d+)?|\[[0-9A-Fa-f:]+\](?::\d+)?", host, re.ASCII):
                 yield "hosts", f"{host!r} must be only a host, such as www.example.org"
@@ -370,6 +376,18 @@ class LogsSettings(Table, frozen=True):
                 yield "fields", f"no field is called {name!r}; use one of {', '.join(_FIELDS)}"
 
 
+class ReportSettings(Table, frozen=True):
+    """The prefilter of `report --method pubcrawl`, in requests on a source's busiest day. 0: scaled to the log."""
+
+    crawler_from: int = 0
+    judged_from: int = 0
+
+    def faults(self) -> Faults:
+        yield from checks.minimum_faults(self, crawler_from=0, judged_from=0)
+        if 0 < self.crawler_from <= self.judged_from:
+            yield "crawler_from", f"must be above judged_from, {self.judged_from}"
+
+
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]*")
 
 
@@ -387,17 +405,56 @@ class LoggingSettings(Table, frozen=True):
             yield "request_id", f"{self.request_id!r} is not the name of a header, such as x-request-id"
 
 
+AdminRole = Literal["viewer", "operator"]
+"""A viewer sees everything and changes nothing."""
+
+
+class AdminUser(Table, frozen=True):
+    """A person who may log in to the dashboard. *password* is what `hedgerow password` printed, never the password."""
+
+    name: str
+    password: str
+    role: AdminRole = "operator"
+
+    def faults(self) -> Faults:
+        if not self.name:
+            yield "name", "must not be empty"
+        if not self.password.startswith("$argon2id$"):
+            yield "password", "must be a line that `hedgerow password` printed, not the password itself"
+
+
+_SHORTEST_REPORT_PERIOD = 3600
+
+
 class AdminSettings(Table, frozen=True):
-    """Health, metrics, overview and lists. *token* authorises programs to read or change the lists."""
+    """Dashboard, API, health, metrics and lists. *token* and *viewer_token* are for programs."""
 
     listen: str = ""
     token: str = ""
+    viewer_token: str = ""
+    users: tuple[AdminUser, ...] = ()
+    session_hours: float = 12.0
+    report_every: float = 0.0
+
+    @property
+    def needs_login(self) -> bool:
+        """Whether this machine needs a login as well."""
+        return bool(self.token or self.viewer_token or self.users)
 
     def faults(self) -> Faults:
-        if self.token:
-            yield from checks.token_faults(self.token)
+        yield from positive_faults(self, "session_hours")
+        if self.report_every and not self.report_every >= _SHORTEST_REPORT_PERIOD:
+            yield "report_every", f"must be 0 (never) or at least {_SHORTEST_REPORT_PERIOD} seconds"
+        for name in ("token", "viewer_token"):
+            if token := getattr(self, name):
+                yield from ((name, sentence) for _, sentence in checks.token_faults(token))
+        if self.token and self.token == self.viewer_token:
+            yield "viewer_token", "is the same as token: a viewer could change everything"
+        for number, user in enumerate(self.users):
+            if any(other.name == user.name for other in self.users[:number]):
+                yield f"users.{number}.name", f"{user.name!r} stands twice"
         if self.listen:
-            yield from checks.listen_faults("listen", self.listen)
+            yield from checks.admin_listen_faults("listen", self.listen)
 
 
 class ListClient(Table, frozen=True):

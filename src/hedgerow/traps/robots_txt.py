@@ -92,6 +92,21 @@ def disallow(robots: bytes, prefix: str) -> bytes:
     return b"".join(raw) + more
 
 
+def with_license(robots: bytes, url: str) -> bytes:
+    r"""
+    Add the line of Really Simple Licensing (RSL) with the address of the terms, unless there is one.
+
+    It comes first, because it belongs to no group.
+
+    >>> with_license(b"User-agent: a\nDisallow:\n", "https://a.example/l.xml").splitlines()[:2]
+    [b'License: https://a.example/l.xml', b'']
+    """
+    if any(line.strip().lower().startswith(b"license:") for line in _LINE.findall(robots[:LIMIT])):
+        return robots
+    end = _line_end(robots)
+    return b"License: " + url.encode() + end + end + robots.removeprefix(_BOM)
+
+
 def refuse(robots: bytes, agents: Sequence[str]) -> bytes:
     r"""
     Disallow everything for *agents*. Nothing changes for other crawlers.

@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from typing import Literal
 
-from hedgerow.core.decision import BRISK, JUDGED_PERSON, Campaign, Decision, Identity, ScoreUpdate
+from hedgerow.core.decision import BRISK, HURRIED, JUDGED_PERSON, Campaign, Decision, Identity, ScoreUpdate
 from hedgerow.core.state import ACCOUNT, CLEARANCE
 from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, Visit
 from hedgerow.policy.decision_policy import DecisionPolicy
@@ -239,7 +239,10 @@ class Watch:
         response = "record" if BY_PROGRAM in visit.anomalies else response
         reader = self._reader(visit.visitor)
         is_usual = reader in {"turning", "unhurried"}
-        if identity != "person" and is_usual and response == "challenge":
+        if reader == "hurried" and what == "path" and response == "challenge":
+            identity = "suspect" if identity == "person" else identity
+            self.update_score(self.policy.flag(visit.visitor, visit.at, identity, HURRIED))
+        elif identity != "person" and is_usual and response == "challenge":
             self.update_score(self.policy.flag_reader(visit.visitor, visit.at, f"{what}-{reader}"))
         elif identity != "person":
             self._report(visit.visitor, visit.at, identity, f"{what}-{identity}", response)

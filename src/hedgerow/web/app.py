@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event, Thread
 from typing import Protocol
 
@@ -17,6 +18,7 @@ import msgspec
 
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.challenge.interfaces import ChallengeHooks
+from hedgerow.core.attack import AttackSwitch, attack_of, visitors_of
 from hedgerow.core.daily_limits import DailyLimits
 from hedgerow.core.decision import Block, Campaign, Decision
 from hedgerow.core.gate import Gate, OnDecision
@@ -38,15 +40,26 @@ from hedgerow.traps.tarpit import Tarpit
 from hedgerow.watch.relay import Intake
 from hedgerow.watch.session_store import WatchSnapshot
 from hedgerow.watch.watch import WatchThread
+from hedgerow.web.alerts import AlertsThread
 from hedgerow.web.bots import refused_bots
 from hedgerow.web.challenge.endpoint import ChallengeEndpoint
 from hedgerow.web.daily_limits import DailyLimitsThread
-from hedgerow.web.gate import build_engine, build_identifier, build_policy, build_rules, configure_bot_cache, unmarked
+from hedgerow.web.gate import (
+    build_engine,
+    build_identifier,
+    build_policy,
+    build_rules,
+    configure_bot_cache,
+    unmarked,
+    with_hidden_links,
+)
 from hedgerow.web.list_review import review_own
 from hedgerow.web.lookups.dns import DnsResolver
 from hedgerow.web.lookups.thread import LookupThread
 from hedgerow.web.metrics import SiteCounters, SiteMetrics, running_metrics, sum_metrics
+from hedgerow.web.paths import state_directory
 from hedgerow.web.request_log import RequestLog
+from hedgerow.web.response_pages import license_link
 from hedgerow.web.run_file import RunFile
 from hedgerow.web.stores import (
     SiteStores,
@@ -56,6 +69,7 @@ from hedgerow.web.stores import (
     build_token_codecs,
     rate_limits,
 )
+from hedgerow.web.subscriptions import SubscriptionThread
 from hedgerow.web.sync_driver import ThreadWaiter
 from hedgerow.web.waiter import ON_LOOP, Waiter
 from hedgerow.web.watch import build_panels, build_sessions, build_watch, configure_watch
@@ -79,6 +93,8 @@ class App:
     changes_pages: bool
     """Whether pages get bait or marked links; robots.txt then tells polite bots to keep off these."""
     changes_robots: bool
+    license_link: bytes
+    """The Link header of pages with the terms of the site, or b""."""
     counters: SiteCounters
     page_times: PageTimes
     """How long the site takes for its pages."""
@@ -117,7 +133,8 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
     clearances = Clearances(tokens, seconds=settings.challenge.clear_for, clearance_usage=stores.clearance_usage)
     gate = Gate(
         build_engine(
-            effective, site.pages, rules, site.lists, page_times=site.page_times, daily_limits=site.daily_limits
+            effective, site.pages, rules, site.lists, page_times=site.page_times, daily_limits=site.daily_limits,
+            attack=site.attack,
         ),
         stores.state, stores.ledger,
         build_identifier(settings, tokens, site.bot_cache, site.account_of, clearances), site.pages, counters.decided,
@@ -127,6 +144,7 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
     gate.needs_ledger = settings.ledger.on_failure == "closed"
     gate.on_decision = site.on_decision
     gate.on_stopped = site.note_stopped
+    gate.attack = site.attack
     detain = settings.detain
     if previous is not None:
         gate.blocked, gate.would_have_blocked = previous.gate.blocked, previous.gate.would_have_blocked
@@ -135,7 +153,7 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
     else:
         tarpit = Tarpit(detain.connections, detain.memory, detain.seconds)
     refused_agents = tuple(bot.robots for bot in refused_bots(settings) if bot.robots)
-    changes_pages = effective.traps.enabled or rules.marks
+    changes_pages = with_hidden_links(effective).traps.enabled or rules.marks
     request_id = settings.logging.request_id.lower().encode()
     return App(
         settings=settings,
@@ -151,6 +169,7 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
             counters.challenges,
             site.waiter,
             gate.reported,
+            gate.engine.paths,
         ),
         tarpit=tarpit,
         # A maze takes 30 ms to generate, so there is one only if somebody may be led into it.
@@ -159,7 +178,8 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
         skeletons=SkeletonCache(),
         refused_agents=refused_agents,
         changes_pages=changes_pages,
-        changes_robots=changes_pages or (bool(refused_agents) and not settings.is_neutral),
+        changes_robots=changes_pages or (bool(refused_agents or settings.bots.license) and not settings.is_neutral),
+        license_link=license_link(settings.bots.license) if not settings.is_neutral else b"",
         counters=counters,
         page_times=site.page_times,
         waiter=site.waiter,
@@ -207,6 +227,10 @@ class Site:
         self._backend = self._backend_for(settings, ledger)
         self.run_file: RunFile | None = None
         """By which commands find a site that no other process has written down."""
+        self.config: Path | None = None
+        """The file of the settings, if there is one."""
+        self.request_reload: Callable[[], None] | None = None
+        """Makes all processes of the service read the settings again. A middleware has none."""
         self.admin: SupportsClose | None = None
         """The admin listener of a middleware."""
         self.closed = False
@@ -224,13 +248,17 @@ class Site:
         self.log = RequestLog(settings.logging)
         self.page_times = PageTimes()
         self.daily_limits = DailyLimits()
+        self.attack = AttackSwitch()
         self._limits_thread = self._start_limits(settings)
+        self._subscriptions = self._start_subscriptions(settings)
+        self._alerts: AlertsThread | None = None
         self.lookups = self._start_lookups(settings.bots)
         self.app = build_app(settings, self)
         self._configure(settings)
         self._intake: Intake | None = None
         if self.stores.visit_socket is not None and self.watch is not None:
             self._intake = Intake(self.stores.visit_socket, self._take_in, self._miss)
+        self._alerts = self._start_alerts(settings)
 
     @property
     def stores(self) -> SiteStores:
@@ -343,8 +371,25 @@ class Site:
         """Derive the limits of the budget: not in workers, but in their background process, which writes no ledger."""
         if self._passed_state is not None or not settings.ledger.enabled:
             return None
-        counts = self.stores.worker_metrics is None or isinstance(self.stores.ledger, NoLedger)
-        return DailyLimitsThread(settings, self.daily_limits, counts=counts, also=review_own)
+        return DailyLimitsThread(settings, self.daily_limits, counts=self._is_main, also=review_own)
+
+    @property
+    def _is_main(self) -> bool:
+        """Whether this process does what is done once for all: not a worker, but their background process."""
+        return self.stores.worker_metrics is None or isinstance(self.stores.ledger, NoLedger)
+
+    def _start_alerts(self, settings: Settings) -> AlertsThread | None:
+        if self._passed_state is not None or not settings.alerts.enabled or not self._is_main:
+            return None
+        return AlertsThread(settings, self, state_directory(settings))
+
+    def _start_subscriptions(self, settings: Settings) -> SubscriptionThread | None:
+        """Read block lists of others: not in workers, but in their background process."""
+        if self.follower is None or not settings.lists.subscriptions or not self._is_main:
+            return None
+        thread = SubscriptionThread(settings)
+        thread.start()
+        return thread
 
     def _start_shared_watch(self, stores: SiteStores) -> Thread | None:
         shared = stores.shared_watch if stores.runs_watch else None
@@ -359,7 +404,13 @@ class Site:
     def blocks(self, at: float) -> Sequence[Block]:
         """Return the blocks in force: none while the site only observes."""
         limited = self.app.gate.engine.policy.limited
-        return () if self.app.settings.observe else [limited(block, at) for block in self.stores.state.blocks(at)]
+        blocks = () if self.app.settings.observe else visitors_of(self.stores.state.blocks(at))
+        return [limited(block, at) for block in blocks]
+
+    def attack_until(self, at: float) -> float:
+        """Return when the "under attack" switch ends, or 0 if it is off."""
+        found = attack_of(self.stores.state.blocks(at), at)
+        return found.until if found is not None else 0.0
 
     def campaigns(self) -> Sequence[Campaign]:
         """Return the known campaigns of all processes, the oldest first."""
@@ -415,6 +466,7 @@ class Site:
             "ledger": stores.ledger.errors,
             "lists": self.follower.errors if self.follower is not None else 0,
             "state": stores.state.errors,
+            "subscriptions": self._subscriptions.failures if self._subscriptions is not None else 0,
         }
 
     def _queues(self) -> dict[str, int]:
@@ -441,7 +493,16 @@ class Site:
         for backend in self._backends.values():
             if backend.shared_watch is not None:
                 backend.shared_watch.join()
-        _close(self.log, self._limits_thread, self._intake, self.follower, self.lookups, self.app.challenges)
+        _close(
+            self._subscriptions,
+            self.log,
+            self._alerts,
+            self._limits_thread,
+            self._intake,
+            self.follower,
+            self.lookups,
+            self.app.challenges,
+        )
         for backend in self._backends.values():
             stores = backend.stores
             # The watch closes before the journal, which stores its last findings.

@@ -119,6 +119,7 @@ class Hedgerow:
             if settings is None:
                 settings = load_settings(Path(config) if config is not None else None)
             site = Site(settings, account_of=account_of)
+            site.config = Path(config) if config is not None else None
             site.run_file = write_run_file(settings, Path(config) if config is not None else None)
             if settings.admin.listen:
                 from hedgerow.web.admin.listener import start_admin
@@ -200,7 +201,7 @@ class Hedgerow:
         If it also changes nothing, even Hedgerow's own paths and links without a page are the application's.
         """
         app, visit, decision = exchange.app, exchange.visit, exchange.decision
-        action = "pass" if app.settings.observe else decision.action
+        action = "pass" if decision.observed else decision.action
         if app.settings.is_neutral:
             await self._pass_on(exchange)
         elif visit.target.startswith(app.settings.challenge.path) and action in {"pass", "challenge"}:
@@ -350,7 +351,7 @@ class Hedgerow:
         app = self.site.app
         visit, decision = await self._decide(app, scope, "GET")
         exchange = Exchange(app, visit, decision, scope, scope["headers"], receive, send)
-        if decision.action == "pass" or app.settings.observe:
+        if decision.lets_in:
             app.gate.record(visit, decision, 101, request_id=exchange.request_id)
             if app.request_id:
                 others = [pair for pair in exchange.headers if pair[0] != app.request_id]
@@ -403,9 +404,7 @@ def new_reference() -> str:
 def lets_in(app: App, visit: Visit, decision: Decision) -> bool:
     """Return whether a visit goes on to the application, unless it is to a reserved path."""
     return app.settings.is_neutral or (
-        (decision.action == "pass" or bool(app.settings.observe))
-        and not _leads_nowhere(visit)
-        and not (visit.bot and visit.raw_target)
+        decision.lets_in and not _leads_nowhere(visit) and not (visit.bot and visit.raw_target)
     )
 
 
@@ -433,6 +432,7 @@ def _refusal(exchange: Exchange, reference: str) -> ResponsePage:
     return pages.refusal(
         exchange.decision, exchange.page_request(reference), at=visit.at, site=settings.responses.site or visit.host,
         start=next((entry for entry in settings.marker.entries if "*" not in entry), ""),
+        license_url=settings.bots.license,
     )  # fmt: skip
 
 

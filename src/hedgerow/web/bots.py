@@ -26,6 +26,7 @@ _MAX_NETWORKS = 100_000
 _WIDEST = {4: 8, 6: 19}
 """The shortest prefixes that are accepted: a wider range would verify half the Internet."""
 _MAX_QUOTED = 60
+_DAY = 86_400.0
 
 
 def all_bots(settings: Settings) -> tuple[KnownBot, ...]:
@@ -40,6 +41,12 @@ def refused_bots(settings: Settings) -> list[KnownBot]:
     """Return the bots whose category the settings refuse."""
     policies = _policies(settings)
     return [bot for bot in all_bots(settings) if policies[bot.category] == "refuse"]
+
+
+def licensed_bots(settings: Settings) -> list[KnownBot]:
+    """Return the bots whose category needs a license."""
+    policies = _policies(settings)
+    return [bot for bot in all_bots(settings) if policies[bot.category] == "license"]
 
 
 def build_bots(settings: Settings, proofs: BotProofs) -> Bots:
@@ -132,3 +139,15 @@ def save_ranges(path: Path, lists: Mapping[str, PublishedRange]) -> None:
 
 def as_ranges(lists: Mapping[str, PublishedRange]) -> dict[str, Ranges]:
     return {name: Ranges(Networks(listed.networks), listed.read_at) for name, listed in lists.items()}
+
+
+def describe_verification(bot: KnownBot, ranges: Mapping[str, PublishedRange], now: float) -> Iterator[str]:
+    """Yield the ways by which a bot is verified, with the age of its published addresses."""
+    if bot.domains:
+        yield "names in " + " ".join(bot.domains)
+    for name in bot.ranges:
+        listed = ranges.get(name)
+        age = f"{(now - listed.read_at) / _DAY:.0f} days old" if listed else "not read"
+        yield f"{name} ({age})"
+    if bot.signer:
+        yield f"signatures of {bot.signer}"

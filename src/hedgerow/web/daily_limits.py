@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -62,6 +63,34 @@ def read_limits(path: Path) -> StoredLimits:
         with suppress(StoreError):
             set_aside(path, "the file of the limits", error)
     return StoredLimits()
+
+
+Source = Literal["set", "shipped", "derived"]
+"""Why a limit is what it is: set by the operator, as shipped, or derived from the days of people."""
+
+
+class Limit(NamedTuple):
+    """A limit in force, why it is that, and the number of people's days from which it was derived."""
+
+    pages: int
+    source: Source
+    days: int
+
+    @property
+    def why(self) -> str:
+        if self.source == "set":
+            return "set by you"
+        return f"derived from {self.days:,} days of people" if self.source == "derived" else "as shipped"
+
+
+def limits_of(settings: Settings) -> tuple[Limit, Limit]:
+    """Return k1 and k2 as a server with these settings has them."""
+    own, stored = settings.containment, read_limits(limits_path(settings))
+
+    def limit(value: int | Literal["auto"], pages: int, days: int) -> Limit:
+        return Limit(pages, "derived" if days else "shipped", days) if value == "auto" else Limit(value, "set", 0)
+
+    return limit(own.k1, stored.k1, stored.k1_days), limit(own.k2, stored.k2, stored.k2_days)
 
 
 def with_day(stored: StoredLimits, number: int, day: PeopleDay) -> StoredLimits:

@@ -11,6 +11,7 @@ import msgspec
 
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.core.address import Proxies
+from hedgerow.core.attack import AttackSwitch
 from hedgerow.core.daily_limits import DailyLimits
 from hedgerow.core.engine import Engine
 from hedgerow.core.gate import Gate
@@ -28,9 +29,10 @@ from hedgerow.request.bot_cache import BotCache
 from hedgerow.request.bot_signature import PublicKey, Signatures, public_key, thumbprint
 from hedgerow.request.bots import BotVerifier, KnownBot
 from hedgerow.request.identify import Identifier
+from hedgerow.request.path_rules import PathRules
 from hedgerow.settings.load import Settings
-from hedgerow.settings.tables import SCRIPTED_RULES, MarkerRule
-from hedgerow.web.bots import all_bots, build_bots, refused_bots
+from hedgerow.settings.tables import SCRIPTED_RULES, MarkerRule, MarkerSettings
+from hedgerow.web.bots import all_bots, build_bots, licensed_bots, refused_bots
 from hedgerow.web.stores import build_ledger, build_state, build_token_codecs
 
 
@@ -38,7 +40,15 @@ def unmarked(settings: Settings) -> Settings:
     """Return settings under which no response is changed: no marks, and nobody is expected to follow marked links."""
     replace = msgspec.structs.replace
     marker = replace(settings.marker, mode="off", rules=(), strict=False, closed=())
-    return replace(settings, marker=marker, traps=replace(settings.traps, enabled=False))
+    paths = tuple(replace(rule, marks=None, traps=None, closed=None) for rule in settings.path)
+    return replace(settings, marker=marker, traps=replace(settings.traps, enabled=False), path=paths)
+
+
+def with_hidden_links(settings: Settings) -> Settings:
+    """Return settings under which hidden links are recognised, if a path has some."""
+    if settings.traps.enabled or not any(rule.traps for rule in settings.path):
+        return settings
+    return msgspec.structs.replace(settings, traps=msgspec.structs.replace(settings.traps, enabled=True))
 
 
 def build_rules(settings: Settings) -> Rules:
@@ -47,11 +57,26 @@ def build_rules(settings: Settings) -> Rules:
     rules = (*marker.rules, *SCRIPTED_RULES) if marker.mode == "opaque" else marker.rules
     if "opaque" in {marker.mode, *(rule.mode for rule in rules)}:
         rules = (*(MarkerRule(path, "clean") for path in marker.never_opaque), *rules)
-    closed, entries = Patterns(["*"] if marker.strict else marker.closed), Patterns(marker.entries)
+    paths = PathRules(settings.path) if settings.path else None
+    modes = {"off" if rule.protection == "off" else rule.marks for rule in settings.path}
     return Rules(
-        marker.mode, [(rule.path, rule.mode) for rule in rules],
-        (lambda target: closed.match(target) and not entries.match(target)) if marker.strict or marker.closed else None,
+        marker.mode, [(rule.path, rule.mode) for rule in rules], _closed(marker, paths),
+        mode_for=paths.mode_of if paths is not None else None, modes_for={mode for mode in modes if mode is not None},
     )  # fmt: skip
+
+
+def _closed(marker: MarkerSettings, paths: PathRules | None) -> Callable[[str], bool] | None:
+    """Return what tells whether a target opens only by a marked link; None if all are open."""
+    rules = paths.rules if paths is not None else []
+    if not (marker.strict or marker.closed or any(one.rule.closed for one in rules)):
+        return None
+    closed, entries = Patterns(["*"] if marker.strict else marker.closed), Patterns(marker.entries)
+
+    def is_closed(target: str) -> bool:
+        said = paths.is_closed(target) if paths is not None else None
+        return closed.match(target) and not entries.match(target) if said is None else said
+
+    return is_closed
 
 
 def build_bot_verifier(settings: Settings, bot_cache: BotCache) -> BotVerifier:
@@ -88,8 +113,11 @@ def build_engine(
     entries: bool = True,
     page_times: PageTimes | None = None,
     daily_limits: DailyLimits | None = None,
+    attack: AttackSwitch | None = None,
 ) -> Engine:
     refused = [bot.name for bot in refused_bots(settings)]
+    settings = with_hidden_links(settings)
+    paths = PathRules(settings.path) if settings.path else None
     context = DetectorContext(
         settings=settings,
         page_name=pages.name,
@@ -101,6 +129,12 @@ def build_engine(
         clears_silently=entries and settings.clears_silently,
         page_times=page_times,
         daily_limits=daily_limits,
+        paths=paths,
+        networks=lists.networks if lists is not None and lists.has_networks else None,
+        has_fingerprints=bool(settings.identity.tls_header),
+        licensed_bots=[bot.name for bot in licensed_bots(settings)],
+        license_url=settings.bots.license,
+        attack=AttackSwitch() if attack is None else attack,
     )
     detectors, needs = registry().build(context)
     contain = settings.containment
@@ -108,6 +142,7 @@ def build_engine(
     return Engine(
         detectors, build_policy(settings), needs=needs, weights=settings.policy.weights, lists=lists,
         white_volume=contain.white_volume if contains else 0, browser_signs=context.browser_signs,
+        paths=paths,
     )  # fmt: skip
 
 

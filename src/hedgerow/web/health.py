@@ -45,7 +45,8 @@ class Health:
             return _OK, b"alive\n"
         problems = await self.problems()
         if not problems:
-            return _OK, b"well\n"
+            is_attacked = self._site.attack_until(time.time()) > 0
+            return _OK, b"well, under attack: visitors without a clearance need one\n" if is_attacked else b"well\n"
         lines = [f"failing: {', '.join(problems)}", *(f"{part}: {problem}" for part, problem in problems.items())]
         return _UNAVAILABLE, "".join(f"{line}\n" for line in lines).encode()
 

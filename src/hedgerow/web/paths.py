@@ -25,6 +25,11 @@ def key_path(settings: Settings) -> Path:
     return state_directory(settings) / "hedgerow.key"
 
 
+def privacy_key_path(settings: Settings) -> Path:
+    """Return the file with the key by which addresses in the ledger are hashed."""
+    return state_directory(settings) / "privacy.key"
+
+
 def ledger_path(settings: Settings) -> Path:
     return Path(settings.ledger.path or state_directory(settings) / "ledger.sqlite").expanduser()
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from hedgerow.detectors.program_pages import CRAWLING, FIRST_PAGE, LISTED_FILE
+from hedgerow.core.request_kind import kind_of
+from hedgerow.detectors.program_pages import CRAWLING, FIRST_PAGE, KNOWN_PAGE, LISTED_FILE
 from hedgerow.markers.html.content_coding import BrokenCoding, codec
 from hedgerow.markers.html.listing import is_listing
 from hedgerow.markers.link_collector import LinkCollector
-from hedgerow.request.program_history import MOST_LINKS, first_entry, folder_entry
+from hedgerow.request.program_history import MOST_LINKS, first_entry, folder_entry, page_entry
 from hedgerow.web.asgi_types import Message
 from hedgerow.web.response import ResponseRewriter, beginning_of
 from hedgerow.web.response_headers import Headers, header, is_attachment, is_html
@@ -86,7 +87,7 @@ class ProgramResponseRewriter(ResponseRewriter):
             return await super()._must_hold(start) if self._is_crawling else False
         if self.status != _PARTIAL:
             return True
-        await self._count_as_page()
+        await self._count_page()
         if self.is_stopped:
             return False
         self.is_range = self._is_crawling
@@ -115,7 +116,7 @@ class ProgramResponseRewriter(ResponseRewriter):
             if self.visit.kind == "page" and self.visit.method == "GET":
                 await self._decide_again("asset")
         else:
-            await self._count_as_page()
+            await (self._count_as_page() if listing else self._count_page())
             if self.is_stopped:
                 self._is_over = True
                 return
@@ -134,6 +135,19 @@ class ProgramResponseRewriter(ResponseRewriter):
                 if self._links is not None:
                     await self._collect_from(self._links, body)
         await self._give_up(message, start, "fragment")
+
+    async def _count_page(self) -> None:
+        """Count a page that is no list of files. A program that has had too many today does not get it."""
+        await self._count_as_page()
+        is_feed = kind_of(self.visit.method, self.visit.target) != "page"
+        if self.is_stopped or is_feed or self._has_evidence(KNOWN_PAGE):
+            return
+        declined = await self._app.gate.count_program_page(self.visit)
+        if declined is not None:
+            self.decision = declined
+            self.is_stopped = not self._app.settings.observe
+        elif self._page is None:
+            self._remember(page_entry(self.visit))
 
     def _collect(self, headers: Headers) -> None:
         """Remember the links of a page that is given unchanged."""

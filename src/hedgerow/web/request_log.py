@@ -19,6 +19,7 @@ from hedgerow.core.decision import Decision
 from hedgerow.core.visit import HIDDEN_KINDS, Visit
 from hedgerow.errors import UpstreamError
 from hedgerow.logs.formats import readable
+from hedgerow.request.path_rules import rule_of
 from hedgerow.settings.tables import LoggingSettings
 from hedgerow.web.log_format import Field
 
@@ -100,10 +101,12 @@ class RequestLog:
         fields: dict[str, Field] = {"action": decision.action, "code": decision.code}
         if decision.observed:
             fields["observed"] = True
+        if rule := rule_of(decision.evidence):
+            fields["rule"] = readable(rule)[:_MAX_TEXT]
         fields |= _request_fields(visit, status, reference, request_id)
         _decisions.info(
-            "%s %s: %s, %s%s", done, fields["visitor"], decision.code, f"{fields['method']} {fields['path']}",
-            _ids(reference, request_id), extra={"fields": fields},
+            "%s %s: %s, %s%s%s", done, fields["visitor"], decision.code, f"{fields['method']} {fields['path']}",
+            f", rule for {fields['rule']}" if rule else "", _ids(reference, request_id), extra={"fields": fields},
         )  # fmt: skip
 
     def failed(self, error: UpstreamError, visit: Visit, status: int, reference: str, request_id: str) -> None:

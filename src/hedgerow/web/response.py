@@ -155,7 +155,10 @@ class ResponseRewriter:
         self._send = send
         self._secure = scheme == "https"
         self._request_headers = request_headers
-        self._page = self._page_rewriter(scheme) if app.changes_pages and not visit.bot else None
+        paths = app.gate.engine.paths
+        self._rule = paths.find(visit.target) if paths is not None else None
+        is_changed = app.changes_pages and not visit.bot and not (self._rule is not None and self._rule.is_off)
+        self._page = self._page_rewriter(scheme) if is_changed else None
         # The start of a page while it is held, and the body received since.
         self._start: Message | None = None
         self._held: list[bytes] = []
@@ -195,6 +198,8 @@ class ResponseRewriter:
             message = {**message, "headers": list(message.get("headers", ()))}
             self.status, self.answered_at = message["status"], time.perf_counter()
             await self._refuse_closed(message["headers"])
+            if self._app.license_link and is_html(header(message["headers"], b"content-type")):
+                message["headers"].append((b"link", self._app.license_link))
             if not self.is_stopped and await self._must_hold(message):
                 self._start = message
                 return
@@ -313,7 +318,7 @@ class ResponseRewriter:
             return
         await self._decide_again(kind)
         is_refused = self.decision.action != "pass" and (self.visit.method == "GET" or self.decision.code == CLOSED)
-        self.is_stopped = is_refused and not self._app.settings.observe
+        self.is_stopped = is_refused and not self.decision.observed
 
     async def _decide_again(self, kind: Kind) -> None:
         self.visit, self.decision = await self._app.gate.reclassify(self.visit, kind)
@@ -425,7 +430,7 @@ class ResponseRewriter:
         page, traps = self._page, self._app.settings.traps
         assert page is not None
         bait = None
-        if traps.enabled:
+        if self._has_hidden_links():
             has_policy = any(name.lower() in POLICIES for name, _ in headers)
             has_text = self._may_have_text_bait()
             bait = Bait(page.issued_to, page.parent, has_text=has_text, has_policy=has_policy)
@@ -449,6 +454,11 @@ class ResponseRewriter:
         self._charset: str | None = None
         self._collected: list[bytes] = []
         self._collected_size = 0
+
+    def _has_hidden_links(self) -> bool:
+        """Return whether the page gets hidden links, by the rule for its path or by the settings of the site."""
+        said = self._rule.rule.traps if self._rule is not None else None
+        return self._app.settings.traps.enabled if said is None else said
 
     def _may_have_text_bait(self) -> bool:
         """
@@ -493,12 +503,12 @@ class ResponseRewriter:
             attributes = b""
         else:
             return
-        if needs_clearance and self.decision.owes:
-            attributes += b" data-urgent"
+        is_urgent = needs_clearance and self.decision.owes
         path = own.path.encode()
         self._headers, element = page_script(
-            self._headers, self.visit.host.encode("latin-1"), path, path + CLEARANCE_SCRIPT, attributes
-        )
+            self._headers, self.visit.host.encode("latin-1"), path, path + CLEARANCE_SCRIPT,
+            attributes + (b" data-urgent" if is_urgent else b""), at_once=is_urgent,
+        )  # fmt: skip
         page.add_clearance_script(element)
 
     def _is_framed(self) -> bool:

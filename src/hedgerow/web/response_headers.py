@@ -8,7 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from hedgerow.markers.html.csp import allow_base, allow_files, allow_script, allow_style, script_nonce
+from hedgerow.markers.html.csp import (
+    allow_base,
+    allow_files,
+    allow_script,
+    allow_style,
+    demands_trusted_types,
+    script_nonce,
+)
+from hedgerow.markers.scripts import LOADER, LOADER_HASH
 
 Headers = list[tuple[bytes, bytes]]
 Mark = Callable[[bytes], bytes | None]
@@ -160,18 +168,28 @@ def permitting_headers(
     return [(name, permitting(value) if name.lower() in POLICIES else value) for name, value in headers]
 
 
-def page_script(headers: Headers, host: bytes, path: bytes, script: bytes, attributes: bytes) -> tuple[Headers, bytes]:
+def page_script(
+    headers: Headers, host: bytes, path: bytes, script: bytes, attributes: bytes, *, at_once: bool
+) -> tuple[Headers, bytes]:
     """
     Return headers whose policies allow our *script*, and the element that loads it, with *attributes*.
 
-    *path* is the path of all our files. A policy that demands a nonce of scripts gets the one that it names.
+    *path* is the path of all our files. A policy that demands a nonce of scripts gets the one that it names. Unless the
+    script is needed *at_once*, a small script in the page loads it after the page, which then does not wait for it.
     """
-    nonce = b""
-    if any(name.lower() in POLICIES for name, _ in headers):
-        nonce = next((found for n, v in headers if n.lower() in POLICIES and (found := script_nonce(v))), b"")
-        headers = [(n, allow_files(v, host + path) if n.lower() in POLICIES else v) for n, v in headers]
-    attributes = (b' nonce="%b"' % nonce if nonce else b"") + attributes
-    return headers, b'<script src="%b" async%b></script>' % (script, attributes)
+    policies = [value for name, value in headers if name.lower() in POLICIES]
+    at_once = at_once or any(demands_trusted_types(value) for value in policies)
+    if policies:
+        nonce = next((found for value in policies if (found := script_nonce(value))), b"")
+        attributes = (b' nonce="%b"' % nonce if nonce else b"") + attributes
+
+        def permitting(policy: bytes) -> bytes:
+            return allow_files(policy if at_once else allow_script(policy, LOADER_HASH), host + path)
+
+        headers = [(name, permitting(value) if name.lower() in POLICIES else value) for name, value in headers]
+    if at_once:
+        return headers, b'<script src="%b" async%b></script>' % (script, attributes)
+    return headers, b'<script data-src="%b"%b>%b</script>' % (script, attributes, LOADER)
 
 
 def private_headers(headers: Headers) -> Headers:

@@ -134,6 +134,8 @@ _CLOSED = _Message(
     "Nothing is wrong with your browser, and waiting does not help. Please follow the links of this site.",
     "If a message or another site led you here, please tell",
 )  # fmt: skip
+_LICENSE = _Message(402, "refuse", "license-needed", "A license is needed", "", "", "For a license, please ask")
+_LICENSE_CHALLENGE = b'License error="invalid_request", error_description="A license is needed for this site."'
 _NO_EVIDENCE = Evidence("", "", 0.0, "Your requests looked automatic.")
 
 
@@ -162,18 +164,23 @@ FORM_HEADERS: dict[Form, list[Header]] = {
 
 
 def refusal(
-    decision: Decision, request: PageRequest, *, at: float, site: str = "", start: str = ""
+    decision: Decision, request: PageRequest, *, at: float, site: str = "", start: str = "", license_url: str = ""
 ) -> ResponsePage:  # fmt: skip
     """
     Return the response to a visit at *at* that is not let in; *site* is the name of the site.
 
     Its status is that of the heaviest evidence, or 429 for a client that cannot show a challenge. For a closed page
-    *start* is the address at which a visitor can begin.
+    *start* is the address at which a visitor can begin. A bot that needs a license gets a link to *license_url*.
     """
     evidence = max(decision.evidence, key=lambda e: e.weight, default=_NO_EVIDENCE)
     if evidence.code == CLOSED:
         message = _CLOSED._replace(reason=evidence.text, start=start)
         return _respond(message, request, [decision_header("refuse", CLOSED, request.reference)], site)
+    if evidence.detector == "license":
+        message = _LICENSE._replace(reason=evidence.text, advice=f"The terms are at {license_url}")
+        headers = [(b"link", license_link(license_url)), (b"www-authenticate", _LICENSE_CHALLENGE)]
+        own = decision_header("refuse", header_word(evidence.code), request.reference)
+        return _respond(message, request, [own, *headers], site)
     status = registry().statuses.get(evidence.detector, 403)
     is_listed = evidence.detector == "lists"
     # A list entry without an end keeps the visitor out for good.
@@ -185,6 +192,11 @@ def refusal(
         wait, at + wait if wait else 0.0,
     )  # fmt: skip
     return _respond(message, request, [decision_header(message.decision, message.code, request.reference)], site)
+
+
+def license_link(url: str) -> bytes:
+    """Return the value of a Link header with the terms of the site, as RSL 1.0 says; b"" without an address."""
+    return b'<%b>; rel="license"; type="application/rsl+xml"' % url.encode() if url else b""
 
 
 def unavailable(failure: UpstreamFailure, request: PageRequest) -> ResponsePage:

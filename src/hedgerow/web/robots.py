@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes, urljoin, urlsplit
 from hedgerow.core.visit import Visit
 from hedgerow.detectors.program_pages import LATE_ROBOTS
 from hedgerow.request.robots_compliance import RobotsCompliance
-from hedgerow.traps.robots_txt import LIMIT, disallow, refuse
+from hedgerow.traps.robots_txt import LIMIT, disallow, refuse, with_license
 from hedgerow.web.asgi_types import AsgiApp, Message, Receive, Scope
 from hedgerow.web.response import ResponseRewriter
 from hedgerow.web.response_headers import REDIRECTS, Headers, changed_headers, header, is_html
@@ -190,6 +190,8 @@ class RobotsResponseRewriter(ResponseRewriter):
         if any(evidence.code == LATE_ROBOTS for evidence in self.decision.evidence):
             # The program has a page whose links are not marked, so only this can keep it from following them.
             return _NOTHING
+        if app.license_link:
+            robots = with_license(robots, app.settings.bots.license)
         if app.refused_agents:
             robots = refuse(robots, app.refused_agents)
         if not app.changes_pages:

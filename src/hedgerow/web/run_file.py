@@ -92,7 +92,10 @@ def _absolute(settings: Settings) -> Settings:
     lists, ledger = settings.lists, settings.ledger
     return replace(
         settings, ledger=replace(ledger, path=absolute(ledger.path)),
-        lists=replace(lists, path=absolute(lists.path), asn_file=absolute(lists.asn_file)),
+        lists=replace(
+            lists, path=absolute(lists.path), asn_file=absolute(lists.asn_file),
+            country_file=absolute(lists.country_file),
+        ),
     )  # fmt: skip
 
 

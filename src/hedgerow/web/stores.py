@@ -8,7 +8,9 @@ operators' commands, and adds up the workers' metrics. Gates on several machines
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import socket
 import time
 from contextlib import closing
@@ -27,8 +29,9 @@ from hedgerow.core.ledger import Ledger, NoLedger
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.detectors.rate_limit import counted_windows
 from hedgerow.errors import StoreError
+from hedgerow.ledger.pseudonyms import Hide, address_hider
 from hedgerow.ledger.sqlite import SqliteLedger
-from hedgerow.lists.follower import AsnFile, Follower, ListsCopy
+from hedgerow.lists.follower import Follower, ListsCopy, asn_file, country_file
 from hedgerow.lists.model import Lists
 from hedgerow.lists.sql_store import ListStore
 from hedgerow.lists.sqlite_store import SqliteLists
@@ -44,7 +47,15 @@ from hedgerow.state.store import StateStore
 from hedgerow.state.used_challenges import MemoryUsedChallenges, SqliteUsedChallenges
 from hedgerow.watch.relay import Relay, send_to
 from hedgerow.web.key_file import load_keys, read_keys
-from hedgerow.web.paths import key_path, ledger_path, shared_path, state_directory, state_path
+from hedgerow.web.paths import (
+    key_path,
+    ledger_path,
+    privacy_key_path,
+    shared_path,
+    state_directory,
+    state_path,
+    temporary_file,
+)
 
 if TYPE_CHECKING:
     from hedgerow.web.redis_stores import SiteWatch
@@ -111,10 +122,30 @@ def build_ledger(settings: Settings) -> Ledger:
     if own.url:
         ledger: Ledger = import_postgresql().PostgresLedger(
             own.url, state_directory(settings) / "ledger.spool",
-            keep_days=own.keep_days, queue=own.queue, spool=own.spool,
+            keep_days=own.keep_days, queue=own.queue, spool=own.spool, hide=build_hide(settings),
         )  # fmt: skip
         return ledger
-    return SqliteLedger(ledger_path(settings), keep_days=own.keep_days, queue=own.queue)
+    return SqliteLedger(ledger_path(settings), keep_days=own.keep_days, queue=own.queue, hide=build_hide(settings))
+
+
+def build_hide(settings: Settings) -> Hide | None:
+    """Return what hides addresses in the ledger. The key of hashes is in a file of its own, made on first use."""
+    privacy = settings.privacy
+    if privacy.addresses != "hashed" or privacy.key:
+        return address_hider(privacy.addresses, privacy.key)
+    path = privacy_key_path(settings)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (
+            temporary_file(path, f"{secrets.token_hex(32)}\n".encode()) as temporary,
+            contextlib.suppress(FileExistsError),
+        ):
+            # Unlike a rename, a link never replaces the key of another process.
+            os.link(temporary, path)
+        key = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"cannot read or make {path}, the key of hashed addresses: {error}") from None
+    return address_hider("hashed", key)
 
 
 def build_used_challenges(settings: Settings) -> UsedChallenges:
@@ -139,14 +170,15 @@ def build_list_follower(settings: Settings) -> Follower | None:
     lists = settings.lists
     if not lists.enabled:
         return None
-    asn = AsnFile(Path(lists.asn_file).expanduser()) if lists.asn_file else None
+    asn = asn_file(Path(lists.asn_file).expanduser()) if lists.asn_file else None
+    countries = country_file(Path(lists.country_file).expanduser()) if lists.country_file else None
     copy = ListsCopy(state_directory(settings) / "lists-copy.jsonl", lists.url) if lists.url else None
-    return Follower(build_list_store(settings), Lists(), asn=asn, copy=copy)
+    return Follower(build_list_store(settings), Lists(networks=lists.networks), asn=asn, countries=countries, copy=copy)
 
 
 def rate_limits(settings: Settings) -> tuple[RateLimit, ...]:
     """Return the limits that the state must count for."""
-    return counted_windows(settings.density)
+    return counted_windows(settings.density, settings.path)
 
 
 def state_limits(settings: Settings) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.markers.html.csp import allow_base, allow_style
+from hedgerow.markers.html.csp import allow_base, allow_files, allow_style, demands_trusted_types
 
 HASH = b"'sha256-x'"
 
@@ -52,6 +52,25 @@ def test_allow_style(policy, allowed):
 )
 def test_allow_base(policy, allowed):
     assert allow_base(policy) == allowed
+
+
+@pytest.mark.parametrize(
+    ("policy", "allowed"),
+    [
+        (b"trusted-types 'none'", b"trusted-types hedgerow"),
+        (b"trusted-types a b 'allow-duplicates'", b"trusted-types a b 'allow-duplicates' hedgerow"),
+        (b"trusted-types *", b"trusted-types *"),
+        (b"trusted-types hedgerow", b"trusted-types hedgerow"),
+        (b"require-trusted-types-for 'script'", b"require-trusted-types-for 'script'"),
+    ],
+)
+def test_the_worker_may_be_started_where_only_some_types_are_trusted(policy, allowed):
+    assert allow_files(policy, b"example.org/.hedgerow/") == allowed
+
+
+def test_a_policy_that_demands_trusted_types_is_known():
+    assert demands_trusted_types(b"img-src *, Require-Trusted-Types-For 'script'")
+    assert not demands_trusted_types(b"trusted-types a; script-src 'self'")
 
 
 def read(header: bytes) -> list[dict[bytes, list[bytes]]]:

@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from real.servers import Nginx, Running, clean_environment, find_program, wait_for
@@ -36,6 +38,7 @@ $conf['useheading'] = '1';
 $conf['updatecheck'] = 0;
 $conf['gzip_output'] = 0;
 $conf['maxtoclevel'] = 3;
+$conf['indexdelay'] = 0;  // else robots may follow no link of a page for five days
 $conf['recent_days'] = 36500;  // the seeded pages stay recent
 """
 _SEED = """<?php
@@ -122,11 +125,11 @@ SAYINGS = (
 
 
 class Wiki:
-    """The wiki on a free port, with pages of its own in *folder*, which must not be there yet."""
+    """The wiki on a free port, with its own pages or these *texts*, in *folder*, which must not be there yet."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, texts: Mapping[str, str] | None = None) -> None:
         folder = folder.resolve()
-        shutil.copytree(_site(), folder)
+        shutil.copytree(_site(texts), folder)
         _settle(folder)
         command = [_program(*FPM), "--nodaemonize", "--fpm-config", str(folder / "fpm.conf")]
         if os.geteuid() == 0:
@@ -215,12 +218,14 @@ def _article(kind: str, n: int) -> str:
     return "\n".join(lines)
 
 
-def _site() -> Path:
-    version = (TREE / "VERSION").read_text()
-    return seeded("wiki", _make, version, Path(__file__).read_text())
+def _site(texts: Mapping[str, str] | None) -> Path:
+    version, code = (TREE / "VERSION").read_text(), Path(__file__).read_text()
+    if texts is None:
+        return seeded("wiki", partial(_make, texts=pages()), version, code)
+    return seeded("other-wiki", partial(_make, texts=texts), version, code, json.dumps(dict(texts)))
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, *, texts: Mapping[str, str]) -> None:
     """The data, with the index of the search; what names the folder comes with every start."""
     shutil.copytree(
         CONFIGURATION, folder / "conf", ignore=shutil.ignore_patterns("*.auth.php", "local.php", "apache.conf")
@@ -236,7 +241,7 @@ def _make(folder: Path) -> None:
     (folder / "seed.php").write_text(_SEED.format(tree=TREE))
     done = subprocess.run(
         [_program("php"), "-d", f"auto_prepend_file={folder}/prepend.php", "seed.php"],
-        input=json.dumps(pages()),
+        input=json.dumps(dict(texts)),
         cwd=folder,
         env=clean_environment(),
         capture_output=True,

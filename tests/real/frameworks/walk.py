@@ -36,7 +36,7 @@ _TREE = """scripts => {
     for (const style of root.querySelectorAll("style"))
         if (/^\\.([\\w-]+)\\.\\1[\\w.,]*\\{display:none!important\\}$/.test(style.textContent)) style.remove();
     for (const one of root.querySelectorAll("script"))
-        if (scripts.includes(one.textContent) || /\\/page\\.js$/.test(one.src)) one.remove();
+        if (scripts.includes(one.textContent) || /\\/page\\.js$/.test(one.src || one.dataset.src)) one.remove();
     return root.outerHTML;
 }"""
 _SCRIPTS = [element.decode()[len("<script>") : -len("</script>")] for element in (SCRIPT_ELEMENT, LINKS_ELEMENT)]

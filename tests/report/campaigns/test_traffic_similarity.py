@@ -54,7 +54,7 @@ def test_as_algorithm_1_is_written(monkeypatch, block):
     monkeypatch.setattr(similarity, "_ROWS", 8)
     counts, _ = drawn([1] * 60 + [2] * 10 + [3, 5, 8, 13], volume=30_000)
     series, volumes = similarity._shares(counts)
-    limits = SimilarityLimits(k=60.0)
+    limits = SimilarityLimits(k=60.0, volume_of_k=0.0)
     clusters = cluster(series, volumes, limits)
     expected = by_the_book(series, volumes, limits)
     assert clusters.medoids.tolist() == expected
@@ -70,6 +70,27 @@ def test_campaigns_are_found_with_a_sentence():
         assert one.similarity > 0.9
         assert one.text.startswith(f"{len(one.members)} sources whose requests rise and fall together")
     assert find(counts) == found
+
+
+@pytest.mark.parametrize("volume", [400, 4_000, 2_000_000])
+def test_campaigns_of_small_sites_are_found_because_k_follows_the_volume(volume):
+    """Bursts as in the paper's figure 3: most intervals are silent, and workers share the others."""
+    chance = np.random.default_rng(5)
+    plans = chance.gamma(0.05, 1, (8, 240))
+    plans *= volume / plans.sum(axis=1, keepdims=True)
+    sizes = [5, 3, 1, 1, 1, 1, 1, 1]
+    labels = np.repeat(np.arange(8), sizes)
+    counts = chance.poisson(plans[labels]).astype(float)
+    found = find(counts)
+    assert [[labels[member] for member in one.members] for one in found] == [[0] * 5, [1] * 3]
+    alike = find(counts, SimilarityLimits(volume_of_k=0.0))
+    assert bool(alike) == (volume > 4_000)
+
+
+def test_steady_strangers_are_not_in_step():
+    chance = np.random.default_rng(4)
+    counts = chance.poisson(chance.uniform(100, 3000, (200, 1)) / 240, (200, 240)).astype(float)
+    assert find(counts) == []
 
 
 def shifted_by_the_book(series, volumes, limits):

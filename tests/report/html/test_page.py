@@ -77,7 +77,7 @@ def test_has_every_section(busy):
     """Crawlers with three charts each, a campaign, heuristics and rules in words, containment, tables."""
     text = page_of(busy)
     sections = re.findall(r'<section id="([a-z]+)"', text)
-    assert sections == ["summary", "traffic", "crawlers", "campaigns", "reasons", "containment", "sources"]
+    assert sections == ["summary", "traffic", "crawlers", "campaigns", "sources", "reasons", "containment"]
     assert text.count("<article") == text.count(">Auto-correlation</figcaption>") == 4
     assert "At least" in text
     assert "in training)" in text

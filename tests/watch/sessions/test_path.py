@@ -171,7 +171,7 @@ def steps(size: int, gap: float, *, in_sequence: int) -> PathSession:
 @pytest.mark.parametrize(
     ("gap", "in_sequence", "reader"),
     [
-        (1.0, 19, "turning"), (0.4, 16, "turning"), (0.3, 19, ""), (1.0, 14, "brisk"), (3.9, 0, "brisk"),
+        (1.0, 19, "turning"), (0.4, 16, "turning"), (0.3, 19, "hurried"), (1.0, 14, "brisk"), (3.9, 0, "brisk"),
         (4.0, 0, "unhurried"),
         (9.0, 19, "turning"),
     ],
@@ -243,3 +243,35 @@ def test_an_unvisited_parent_survives_serialisation():
         each.add(1.0, "/2", "/old")
     assert session.all_features() == restored.all_features()
     assert session.all_features()[ALL_FEATURES.index("sideward")] == 0.5
+
+
+def opened(*bursts: int, gap: float = 0.1, parent: str | None = "/", pause: float = 3.0, known: bool = False):
+    """A list, and bursts of pages that it links to. With *known*, all bursts open the same pages."""
+    session, at, number = PathSession(), 0.0, 0
+    session.add(at, "/", None)
+    for burst in bursts:
+        at += pause
+        for n in range(burst):
+            session.add(at, f"/{n if known else number}", parent)
+            at, number = at + gap, number + 1
+    return session
+
+
+@pytest.mark.parametrize(
+    ("session", "reader"),
+    [
+        (opened(19), "hurried"),
+        (opened(18), ""),
+        (opened(59, gap=0.39), "hurried"),
+        (opened(59, gap=0.5), "brisk"),
+        (opened(15, 15, 15), ""),
+        (opened(15, 15, pause=1.0), "hurried"),
+        (opened(15, 30), "hurried"),
+        (opened(59, parent=None), ""),
+        (opened(15, 40, known=True, pause=1.0), "hurried"),
+        (opened(15, 15, 15, known=True, pause=1.0), ""),
+    ],
+    ids=["19", "18", "0.39 s", "0.5 s", "tabs", "no pause", "many", "bookmarks", "half known", "known"],
+)  # fmt: skip
+def test_nobody_opens_twenty_pages_after_each_other_without_a_look(session, reader):
+    assert session.reader == reader

@@ -1,8 +1,10 @@
--- Set a block. The visitor starts from zero when it ends. ARGV: key, prefix, since, until, offence, block as JSON.
+-- Set a block. The visitor starts from zero when it ends. ARGV: key, prefix, since, until, offence, block as JSON, and
+-- "1" if it counts only where no block is known: a server repeats what it knows to a Redis that may have lost it.
 local key, prefix, since, till = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local forgiven = redis.call("GET", P .. "f:" .. key)
 if forgiven and since <= tonumber(forgiven) then return 0 end
 local known = get_known(key)
+if ARGV[7] == "1" and known.b then return 0 end
 unblock(known)
 known.b, known.u, known.p = ARGV[6], till, prefix
 number("b", key, till - since)

@@ -1,7 +1,7 @@
 -- Remove the block, score and offences of a key. Return 0 if there were none. ARGV: key, time.
 -- A server that could not reach Redis may still send a block from before: `commit` ignores it.
 local key = ARGV[1]
-redis.call("SET", P .. "f:" .. key, ARGV[2], "PX", 3600000)
+redis.call("SET", P .. "f:" .. key, ARGV[2], "PX", 86400000)
 local known = get_known(key)
 local had = known.s ~= nil
 known.s, known.o, known.w = nil, nil, nil

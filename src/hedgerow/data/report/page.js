@@ -114,3 +114,12 @@ function read(plot) {
 
 document.querySelectorAll("[data-values]").forEach(read);
 document.querySelectorAll("table.sorted").forEach(furnish);
+
+// A page that hedgerow report --follow keeps up to date loads itself again, unless somebody reads a part of it.
+const seconds = Number(document.documentElement.dataset.refresh ?? 0);
+if (seconds > 0) {
+  setInterval(() => {
+    const busy = document.querySelector("details[open]") || document.activeElement?.matches("input, select, [tabindex]");
+    if (!document.hidden && !busy && !String(getSelection())) location.reload();
+  }, seconds * 1000);
+}

@@ -126,15 +126,19 @@ def doubted_people(samples: Sequence[Sample], anchor: Bundle) -> tuple[set[str],
     return suspected, often
 
 
-def read_labels(path: Path) -> dict[str, str]:
-    """Return the labels in a CSV file of `visitor,label`, in which labels are identities. Errors name the line."""
+def read_labels(path: Path, *, campaigns: bool = False) -> dict[str, str]:
+    """
+    Return the labels in a CSV file of `visitor,label`. Errors name the line.
+
+    Labels are identities, or any names if they are *campaigns*.
+    """
     labels = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
             for number, row in enumerate(csv.reader(file), 1):
                 if not row or row == ["visitor", "label"]:
                     continue
-                if len(row) != 2 or row[1] not in _LABELS:  # noqa: PLR2004
+                if len(row) != 2 or not (campaigns or row[1] in _LABELS):  # noqa: PLR2004
                     identities = ", ".join(sorted(_LABELS))
                     where = f"{str(path)!r}, line {number}"
                     raise ModelError(f"{where}: expected a visitor, a comma and one of {identities}")

@@ -16,6 +16,7 @@ _STYLES = (b"style-src-elem", b"style-src", b"default-src")
 _SCRIPTS = (b"script-src-elem", b"script-src", b"default-src")
 _WORKERS = (b"worker-src", b"child-src", b"script-src", b"default-src")
 _REQUESTS = (b"connect-src", b"default-src")
+_TRUSTED_TYPE = b"hedgerow"
 
 
 def allow_style(header: bytes, style_hash: bytes) -> bytes:
@@ -48,10 +49,12 @@ def allow_files(header: bytes, folder: bytes) -> bytes:
     b"default-src 'none'; script-src 'self'; connect-src example.org/.hedgerow/"
     >>> allow_files(b"script-src 'nonce-x'; worker-src 'none'", b"example.org/.hedgerow/")
     b"script-src 'nonce-x' example.org/.hedgerow/; worker-src example.org/.hedgerow/"
+    >>> allow_files(b"trusted-types dompurify", b"example.org/.hedgerow/")
+    b'trusted-types dompurify hedgerow'
     """
     for governed_by in (_SCRIPTS, _WORKERS, _REQUESTS):
         header = b",".join(_allow_folder_in_one(policy, folder, governed_by) for policy in header.split(b","))
-    return header
+    return b",".join(_allow_trusted_type_in_one(policy) for policy in header.split(b","))
 
 
 def script_nonce(header: bytes) -> bytes:
@@ -74,6 +77,11 @@ def forbids_scripts(header: bytes) -> bool:
     """Return whether a Content-Security-Policy runs no script at all, as a sandbox does that does not allow them."""
     sandboxes = [_directives(policy).get(b"sandbox") for policy in header.split(b",")]
     return any(words is not None and b"allow-scripts" not in [w.lower() for w in words] for words in sandboxes)
+
+
+def demands_trusted_types(header: bytes) -> bool:
+    """Return whether a Content-Security-Policy lets no script add another one by its address."""
+    return any(b"require-trusted-types-for" in _directives(policy) for policy in header.split(b","))
 
 
 def allow_base(header: bytes) -> bytes:
@@ -128,6 +136,14 @@ def _allow_folder_in_one(policy: bytes, folder: bytes, governed_by: tuple[bytes,
         return _with(policy, governing, allowed)
     name = b"script-src" if governed_by is _SCRIPTS else governed_by[0]
     return policy.rstrip(b"; ") + b"; " + b" ".join([name, *allowed])
+
+
+def _allow_trusted_type_in_one(policy: bytes) -> bytes:
+    """Return *policy* with the name under which our script starts its worker, where only some names may be used."""
+    directive = _directives(policy).get(b"trusted-types")
+    if directive is None or not {b"*", _TRUSTED_TYPE}.isdisjoint(directive[1:]):
+        return policy
+    return _with(policy, b"trusted-types", [*_sources(directive), _TRUSTED_TYPE])
 
 
 def _allow_in_one(policy: bytes, allowed_hash: bytes, governed_by: tuple[bytes, ...]) -> bytes:

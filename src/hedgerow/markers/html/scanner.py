@@ -99,7 +99,7 @@ def _with(tag: bytes, attribute: bytes) -> bytes:
 
 # The end of a link, the white space after it, and whether an end tag or another link follows; or a link with its
 # target, and also with its end where it holds only text, as most do; or any other relevant tag.
-_LINK_END = rb"(/[aA]" + _WS + rb"*+>)" + _WS + rb"*+(?:(</)|(<[aA](?=[\t\n\f\r />])))?+"
+_LINK_END = rb"(/[aA]" + _WS + rb"*+>)" + _WS + rb"*+(?:(?=(</))|(?=(<[aA][\t\n\f\r />])))?+"
 _LINK = _with(b"a", b"href") + rb"()(?:[^<]*+<" + _LINK_END + rb")?+"
 _TOKEN = re.compile(
     rb"<" + _MAY_BE_RELEVANT + _NEVER_RELEVANT + rb"(?:" + _LINK_END + rb"|" + _LINK + rb"|" + _RELEVANT + rb")"
@@ -107,7 +107,7 @@ _TOKEN = re.compile(
 _END_OF_LINK, _CLOSES, _LINK_NEXT, _TARGET, _OPENED, _END_OF_WHOLE = 1, 2, 3, 4, 5, 6
 # A value with a "<" or a ">" in it, or what may be a referrer policy (see `_OWN_POLICY`). Most pages have neither.
 _ODD = re.compile(
-    rb"=(?:(?<=[cC][yY]=)|(?<=[cC][yY]" + _WS + rb"=)|(?<=" + _WS + _WS + rb"=)|"
+    rb"=(?:(?<=[yY\t\n\f\r ]=)(?:(?<=[cC][yY]=)|(?<=[cC][yY]" + _WS + rb"=)|(?<=" + _WS + _WS + rb"=))|"
     + _WS + rb"*+(?:\"[^\"<>]*+[<>]|'[^'<>]*+[<>]))"
 )  # fmt: skip
 _SKIP = re.compile(
@@ -289,8 +289,7 @@ class Scanner:
         *odd* is the first match of `_ODD`. *raw_text* gets the ranges that are no markup.
         """
         position = 0
-        search, find, rfind, add, length = _TOKEN.search, data.find, data.rfind, findings.append, len(data)
-        is_excluded = self._is_excluded
+        find, rfind, add, length = data.find, data.rfind, findings.append, len(data)
         while True:
             if self._inside is not None:
                 begin, position = position, self._leave_raw(data, position)
@@ -300,46 +299,52 @@ class Scanner:
                     return position
             if odd is not None and odd.start() < position:
                 odd = _ODD.search(data, position)
-            token = search(data, position)
-            at = token.start() if token is not None else length
-            tag = rfind(b"<", position, at)
-            if (odd is not None and odd.start() < at) or (tag >= 0 and find(b">", tag, at) < 0):
-                # Perhaps inside another tag: walk exactly.
-                skipped = _SKIP.match(data, position)
-                assert skipped is not None
-                at = skipped.end()
-                token = _TOKEN.match(data, at)
-            if token is None:
-                return at
-            group = token.lastindex
-            if group is not None:
-                if group <= _TARGET:
-                    if not final and group == _END_OF_LINK and length - token.end() < _LOOK_AHEAD:
-                        self._unfinished = False
-                        return at
-                    position = token.end(_END_OF_LINK)
-                else:
+            odd_at = odd.start() if odd is not None else length
+            is_excluded = self._is_excluded
+            at = length
+            # From link to link, up to anything else.
+            for token in _TOKEN.finditer(data, position):
+                at, group = token.start(), token.lastindex
+                tag = rfind(b"<", position, at)
+                if group is None or odd_at < at or (tag >= 0 and find(b">", tag, at) < 0):
+                    break
+                if group >= _OPENED:
                     start, end = token.span(_TARGET)
                     if start < end:
                         raw = data[start + 1 : end - 1] if data[start] in _QUOTES else data[start:end]
                         add((start, end, "link", attribute_text(raw) if b"&" in raw else raw))
                     group -= _OPENED
-                    near_end = group == _END_OF_LINK and not final and length - token.end() < _LOOK_AHEAD
-                    if group < _END_OF_LINK or near_end:
-                        position = token.end(_OPENED)
+                    if not group:
+                        position = token.end()
                         continue
                     position = token.end(_END_OF_WHOLE)
+                else:
+                    position = token.end(_END_OF_LINK)
+                if group == _END_OF_LINK and not final and length - token.end() < _LOOK_AHEAD:
+                    self._unfinished = False
+                    return rfind(b"<", at, position)
                 # Not after the last link of a row: style sheets give the last child of a row another look, such as a
                 # rounded corner, and the page would look different.
                 if not (is_excluded or (group == _CLOSES and self._in_row)):
                     add((position, position, "after-link", b""))
                 self._in_row = group == _LINK_NEXT
+            else:
+                at = length
+            if odd_at < position:
                 continue
-            after = self._token(data, at, findings, final=final)
+            tag = rfind(b"<", position, at)
+            if odd_at < at or (tag >= 0 and find(b">", tag, at) < 0):
+                # Perhaps inside another tag: walk exactly.
+                skipped = _SKIP.match(data, position)
+                assert skipped is not None
+                at = position = skipped.end()
+                found = _TOKEN.match(data, at)
+                if found is not None and found.lastindex is not None:
+                    continue
+            after = self._token(data, at, findings, final=final) if at < length else None
             if after is None:
                 return at
             position = after
-            is_excluded = self._is_excluded
 
     @property
     def _is_excluded(self) -> bool:

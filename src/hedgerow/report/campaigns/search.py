@@ -54,10 +54,10 @@ def find(
     timed = _timed(requests, len(names))
     # Series are compared beside the rest: that is arithmetic, which does not need Python's lock.
     with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-series") as beside:
-        synchronous = beside.submit(_synchronous, people | timed, counts, plan, limits or similarity.SimilarityLimits())
+        by_series = beside.submit(synchronous, people | timed, counts, plan, limits or similarity.SimilarityLimits())
         together = company.find(names, people, requests, agents, doubtful=doubtful)
         played = find_shared_errors(requests.sources, requests.times, requests.pages, requests.answers)
-    found = synchronous.result()
+    found = by_series.result()
     found += _left(found, together)
     found = _joined(found, played)
     kept = ~np.isin(requests.sources, [member for one in found for member in one.members])
@@ -91,25 +91,16 @@ def _by_declaration(one: SimilarGroups, declared: NDArray[np.int64]) -> Iterator
             yield one._replace(members=members, text=text, shifts=shifts)
 
 
-def _synchronous(
+def synchronous(
     people: NDArray[np.bool_], counts: Counts, plan: SeriesPlan, limits: similarity.SimilarityLimits
 ) -> list[SimilarGroups]:
-    """Compare sources whose busiest window is the same."""
-    if not plan.points:
-        return []
-    active = np.bincount(counts.rows, minlength=counts.size)
-    sources = np.nonzero(~people & (active >= limits.active))[0]
-    totals = counts.totals[sources]
-    sources = np.sort(sources[np.lexsort((sources, -totals))[:MOST_SERIES]])
-    starts = counts.busiest(plan)
-    # Most of them come over many windows, and in none of these often enough.
-    at = counts.bins - starts[counts.rows]
-    active = np.bincount(counts.rows[(at >= 0) & (at < plan.points)], minlength=counts.size)
-    sources = sources[active[sources] >= limits.active]
-    starts = starts[sources]
-    found = []
-    for start in np.unique(starts).tolist():
-        mine = sources[starts == start]
+    """
+    Run algorithm 1 in each window of the log, over sources that are not *people* and have enough requests in it.
+
+    Of a source that is in several campaigns, in one window each, the largest campaign counts.
+    """
+    found: list[SimilarGroups] = []
+    for start, mine in windows(~people, counts, plan, limits):
         matrix = np.zeros((len(mine), plan.points))
         for part, block in counts.blocks(mine, np.full(len(mine), start), plan.points):
             matrix[part] = block
@@ -120,7 +111,40 @@ def _synchronous(
             )
             for one in similarity.find(matrix, limits, interval=plan.interval)
         ]
-    return found
+    return _each_once(found)
+
+
+def windows(
+    chosen: NDArray[np.bool_], counts: Counts, plan: SeriesPlan, limits: similarity.SimilarityLimits
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield the start of each window with the *chosen* sources that have enough requests in it: the busiest."""
+    if not plan.points:
+        return
+    kept = (chosen & (counts.totals >= limits.requests))[counts.rows]
+    rows, bins, values = counts.rows[kept], counts.bins[kept], counts.values[kept]
+    order = np.argsort(bins, kind="stable")
+    rows, bins, values = rows[order], bins[order], values[order]
+    for start in plan.starts:
+        begin, end = np.searchsorted(bins, (start, start + plan.points)).tolist()
+        volume = np.bincount(rows[begin:end], values[begin:end], counts.size)
+        active = np.bincount(rows[begin:end], minlength=counts.size)
+        mine = np.flatnonzero((volume >= limits.requests) & (active >= limits.active))
+        if len(mine) >= limits.members:
+            yield start, np.sort(mine[np.lexsort((mine, -volume[mine]))[:MOST_SERIES]])
+
+
+def _each_once(found: list[SimilarGroups]) -> list[SimilarGroups]:
+    """Return the campaigns, largest first, without members of a larger one."""
+    kept: list[SimilarGroups] = []
+    taken: set[int] = set()
+    for one in sorted(found, key=lambda one: (-len(one.members), one.members)):
+        members = tuple(member for member in one.members if member not in taken)
+        if len(members) >= _FEWEST:
+            text = f"{len(members):,} {one.text.partition(' ')[2]}"
+            shifts = tuple(shift for shift in one.shifts if shift[0] in members)
+            kept.append(one._replace(members=members, text=text, shifts=shifts))
+            taken.update(members)
+    return kept
 
 
 def _joined(before: list[SimilarGroups], played: list[SimilarGroups]) -> list[SimilarGroups]:

@@ -12,9 +12,7 @@ import hashlib
 from collections.abc import Iterator
 from importlib.resources import files
 
-import numpy as np
-
-from hedgerow.report.chart_data import Overlay, Portrait, Traffic, overlays_of, portraits_of, traffic_of
+from hedgerow.report.chart_data import PORTRAITS, Overlay, Portrait, Traffic, overlays_of, portraits_of, traffic_of
 from hedgerow.report.heuristics import NAMES
 from hedgerow.report.html.charts import (
     bar_of_shares,
@@ -30,6 +28,7 @@ from hedgerow.report.html.tables import Cell, Column, count, counted, cut, escap
 from hedgerow.report.request_volumes import K1, K2
 from hedgerow.report.result import Containment, Report, SourceResult
 from hedgerow.report.source_labels import CRAWLER, LABELS
+from hedgerow.report.summary import deeds, summary_of
 
 SOURCES_BUDGET = 1_200_000
 CAMPAIGNS_BUDGET = 300_000
@@ -40,12 +39,13 @@ _DAY = 86_400
 _SMALL = 100_000
 _LONGEST_REASON = 600
 _MEMBERS = 40
+_LONGEST_AGENT = 500
 _MOST_EVIDENCE = 8
 _SHORT_EVIDENCE = 3
 
 
-def page(report: Report) -> Iterator[str]:
-    """Yield the page of *report*, in pieces of ASCII."""
+def page(report: Report, *, refresh: int = 0) -> Iterator[str]:
+    """Yield the page of *report*, in pieces of ASCII. It loads itself again after *refresh* seconds, if not 0."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
@@ -53,10 +53,11 @@ def page(report: Report) -> Iterator[str]:
     )
     host = ", ".join(report.tables.hosts[:3])
     title = f"Who crawls {host}" if host else "Who crawls the site"
+    again = f' data-refresh="{refresh}"' if refresh else ""
     sections = [section for section in _sections(report) if section[2]]
     links = "".join(f'<li><a href="#{name}">{escaped(heading)}</a></li>' for name, heading, _ in sections)
     yield (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<!doctype html>\n<html lang="en"{again}>\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n<meta name="color-scheme" content="light dark">\n'
@@ -90,10 +91,19 @@ def _sections(report: Report) -> Iterator[tuple[str, str, list[str]]]:
     yield "traffic", "Traffic", [*_traffic(traffic), *_residual_traffic(report)] if report.read_counts.parsed else []
     yield "crawlers", "The busiest crawlers", list(_portraits(report, plan.description, portraits))
     yield "campaigns", "Campaigns", list(_campaigns(report, overlays))
-    yield "reasons", "How they were found", list(_reasons(report))
-    yield "containment", "Containment", list(_containment(report))
     yield "sources", "All sources", list(_sources(report))
+    yield "reasons", "How they were found", _behind_a_click("The heuristics and rules", _reasons(report))
+    yield (
+        "containment",
+        "Daily limits (containment)",
+        _behind_a_click("What k1 and k2 would touch", _containment(report)),
+    )
     yield "bad", "Lines that could not be read", list(_bad(report))
+
+
+def _behind_a_click(summary: str, parts: Iterator[str]) -> list[str]:
+    found = list(parts)
+    return [f"<details><summary>{summary}</summary>\n", *found, "</details>\n"] if found else []
 
 
 def _read(report: Report) -> str:
@@ -102,15 +112,16 @@ def _read(report: Report) -> str:
     if counts.first is None or counts.last is None:
         return f"{read}, none of which could be read. {escaped(report.advice)}"
     days = (counts.last - counts.first) / _DAY
-    return f"{read} from {when(counts.first)} to {when(counts.last)} UTC: {days:,.1f} days."
+    method = "" if report.method is None else f" {escaped(report.method.text)}"
+    return f"{read} from {when(counts.first)} to {when(counts.last)} UTC: {days:,.1f} days.{method}"
 
 
 def _summary(report: Report) -> Iterator[str]:
+    summary = summary_of(report)
     totals = report.totals()
     requests = max(1, sum(n for _, n in totals.values()))
-    shares = {label: n / requests for label, (_, n) in totals.items() if n}
-    yield f'<p class="headline">{_headline(report, shares)}</p>\n'
-    yield bar_of_shares(shares)
+    yield f'<p class="headline">{escaped(summary.headline)}</p>\n'
+    yield bar_of_shares({label: n / requests for label, (_, n) in totals.items() if n})
     yield '<ul class="tiles">'
     for label in LABELS:
         sources, n = totals[label]
@@ -120,10 +131,20 @@ def _summary(report: Report) -> Iterator[str]:
             f"{counted(sources, 'source', 'sources')}</li>"
         )
     yield "</ul>\n"
+    topics = (
+        ("What it costs", summary.cost), ("What to do first", summary.first), ("Whom not to touch", summary.spare),
+        ("How certain it is", summary.certainty),
+    )  # fmt: skip
+    yield '<div class="topics">'
+    for heading, sentences in topics:
+        if sentences:
+            lines = "".join(f"<li>{escaped(line)}</li>" for line in sentences)
+            yield f"<div><h3>{heading}</h3>\n<ul>{lines}</ul></div>\n"
+    yield "</div>\n"
+    if report.read_counts.bad:
+        bad = counted(report.read_counts.bad, "line", "lines")
+        yield f"<p>{bad} could not be read; see the end of this page.</p>\n"
     yield from _kinds(report, requests)
-    advice = list(_advice(report, requests))
-    if advice:
-        yield f"<h3>What to do</h3>\n<ul>{''.join(f'<li>{line}</li>' for line in advice)}</ul>\n"
 
 
 def _kinds(report: Report, requests: int) -> Iterator[str]:
@@ -135,57 +156,7 @@ def _kinds(report: Report, requests: int) -> Iterator[str]:
                 "</li>"
                 for name, (sources, made) in counts.items()
             )
-            yield f"<h3>{heading}</h3>\n<ul>{lines}</ul>\n"
-
-
-def _headline(report: Report, shares: dict[str, float]) -> str:
-    if not report.read_counts.parsed:
-        return "Nothing could be read, so nothing can be said."
-    crawlers = report.totals()["crawler"][0]
-    if not crawlers:
-        return "Nobody is held to be a crawler."
-    return (
-        f"{counted(crawlers, 'crawler', 'crawlers')} made {percent(shares.get('crawler', 0.0))} of the requests; "
-        f"people made {percent(shares.get('person', 0.0))}."
-    )
-
-
-def _advice(report: Report, requests: int) -> Iterator[str]:
-    ranked = report.ranked
-    crawlers = ranked[report.judgements.label[ranked] == CRAWLER]
-    claimed = np.array([report.may_be_welcome(place) for place in crawlers.tolist()], np.bool_)
-    others = report.listed
-    if len(others):
-        top, few = report.source(int(others[0])), others[:10]
-        made = int(report.tables.requests[few].sum())
-        yield (
-            f"Begin with <code>{escaped(cut(top.source))}</code>: it alone made {percent(top.requests / requests)} of "
-            f"the requests. The {len(few)} busiest made {percent(made / requests)}. <code>--apply</code> puts crawlers "
-            "on the black list of a running Hedgerow, <code>--export</code> writes them for other servers."
-        )
-    if claimed.any():
-        yield (
-            f"{counted(int(claimed.sum()), 'source says it is', 'sources say they are')} a search engine's or another "
-            "welcome bot, and nobody has checked; <code>--resolve</code> asks the DNS."
-        )
-    if report.campaigns:
-        members = sum(len(campaign.members) for campaign in report.campaigns)
-        yield (
-            f"{counted(members, 'source belongs', 'sources belong')} to "
-            f"{counted(len(report.campaigns), 'campaign', 'campaigns')}: welcome or refuse them together, or the "
-            "others go on."
-        )
-    if report.crowd is not None and report.crowd.rhythm.crawl:
-        yield escaped(report.crowd.text)
-    found = report.containment
-    if found is not None and found.k1 is not None and found.k2 is not None:
-        touched = _cell(found, found.k1, found.k2)
-        yield (
-            f"Contain the rest: {found.k1:,} requests a day free (k1), the models from {found.k2:,} on (k2). That "
-            f"touches {percent(touched['sources'] / max(1, found.sources))} of the days of sources."
-        )
-    if report.read_counts.bad:
-        yield f"{counted(report.read_counts.bad, 'line', 'lines')} could not be read; see the end of this page."
+            yield f"<details><summary>{heading}</summary>\n<ul>{lines}</ul></details>\n"
 
 
 def _residual_traffic(report: Report) -> Iterator[str]:
@@ -219,34 +190,40 @@ def _traffic(traffic: Traffic) -> Iterator[str]:
 
 
 def _portraits(report: Report, description: str, portraits: list[Portrait]) -> Iterator[str]:
-    if not np.any(report.judgements.label == CRAWLER):
+    ranked = report.ranked
+    chosen = ranked[report.judgements.label[ranked] == CRAWLER][:PORTRAITS].tolist()
+    if not chosen:
         return
-    yield f"<p>{escaped(description)}</p>\n"
-    if portraits:
-        yield (
-            "<p>Of each: its requests in its busiest window, with their trend; how its series resembles itself some "
-            "time later (outside the band it is hardly chance; dots are local spikes, at which it repeats itself); and "
-            "what its series falls into.</p>\n"
-        )
-    for rank, portrait in enumerate(portraits):
-        source = portrait.source
-        agent = f'<p class="agent">{escaped(cut(source.agent))}</p>' if source.agent else ""
-        campaign = f" Campaign {escaped(source.campaign)}." if source.campaign else ""
+    drawn = {portrait.source.source: portrait for portrait in portraits}
+    for rank, (place, source) in enumerate(zip(chosen, report.sources_at(chosen), strict=True)):
+        agent = f'<p class="agent">{escaped(cut(source.agent, _LONGEST_AGENT))}</p>' if source.agent else ""
+        campaign = f" It belongs to campaign {escaped(source.campaign)}." if source.campaign else ""
         yield (
             f'<article aria-labelledby="crawler-{rank}"><h3 id="crawler-{rank}">'
             f"<code>{escaped(cut(source.source))}</code></h3>{agent}"
-            f"<p>{counted(source.requests, 'request', 'requests')}, of them "
-            f"{counted(source.pages, 'page', 'pages')}; score {source.score:.2f}.{campaign}</p>\n"
+            f"<p>It {escaped(deeds(report, place))}. {counted(source.requests, 'request', 'requests')} in all; "
+            f"a crawler with a certainty of {percent(source.score)}.{campaign}</p>\n"
         )
+        yield "<details><summary>Evidence and statistics</summary>\n"
         yield f"<ul>{''.join(f'<li>{escaped(e.text)}</li>' for e in source.evidence[:_MOST_EVIDENCE])}</ul>\n"
-        yield '<div class="charts">\n'
-        for heading, chart in (
-            ("Requests", series_chart(portrait)),
-            ("Auto-correlation", correlation_chart(portrait)),
-            ("Trend, season, rest", parts_chart(portrait)),
-        ):
-            yield f"<figure><figcaption>{heading}</figcaption>{chart}</figure>\n"
-        yield "</div></article>\n"
+        if source.source in drawn:
+            yield from _statistics(drawn[source.source], description)
+        yield "</details></article>\n"
+
+
+def _statistics(portrait: Portrait, description: str) -> Iterator[str]:
+    yield (
+        f"<p>{escaped(description)} Its requests in its busiest window, with their trend; how its series resembles "
+        "itself some time later (outside the band it is hardly chance; dots are local spikes, at which it repeats "
+        'itself); and what its series falls into.</p>\n<div class="charts">\n'
+    )
+    for heading, chart in (
+        ("Requests", series_chart(portrait)),
+        ("Auto-correlation", correlation_chart(portrait)),
+        ("Trend, season, rest", parts_chart(portrait)),
+    ):
+        yield f"<figure><figcaption>{heading}</figcaption>{chart}</figure>\n"
+    yield "</div>\n"
 
 
 def _campaigns(report: Report, overlays: list[Overlay]) -> Iterator[str]:
@@ -385,7 +362,7 @@ def _sources(report: Report) -> Iterator[str]:
                 count(one.requests),
                 Cell(f"{one.score:.2f}", f"{one.score:.4f}"),
                 text(" ".join(filter(None, [one.reason, *(e.text for e in one.evidence[:_SHORT_EVIDENCE])]))),
-                text(cut(one.agent)),
+                text(cut(one.agent, _LONGEST_AGENT)),
                 text(one.campaign or ""),
                 count(one.pages),
                 text(when(one.first)),

@@ -16,7 +16,10 @@ from hedgerow.report.shape.features import NAMES, Features
 Floats = NDArray[np.float64]
 Label = Literal["crawler", "person", "unknown"]
 
-_MAJORITY = 2
+MAJORITY = 2
+EIGHT_FEATURES = "eight"
+"""The model with the paper's features alone."""
+
 _EVEN = 0.5
 _TEXTS = {
     "r1": "resemblance to the interval before",
@@ -86,7 +89,7 @@ def judge(rows: Floats, model: ShapeModel, names: tuple[str, ...]) -> ShapeVotes
     probabilities = np.column_stack([part.probability(rows) for part in (model.bayes, model.rules, model.machine)])
     scores = probabilities.mean(axis=1)
     votes = (probabilities > _EVEN).sum(axis=1)
-    majority = votes >= _MAJORITY
+    majority = votes >= MAJORITY
     labels: list[Label] = [
         ("crawler" if score > model.threshold else "unknown") if crawler else "person"
         for crawler, score in zip(majority.tolist(), scores.tolist(), strict=True)

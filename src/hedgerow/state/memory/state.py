@@ -237,6 +237,17 @@ class MemoryState:
             self._today.pop(key, None)
             return self._unblock(key) or known
 
+    def has_block(self, key: str) -> bool:
+        return key in self._blocks
+
+    def forget_blocks(self, query: StateQuery) -> None:
+        """Remove the blocks of a visit, which another process has ended."""
+        keys = (query.visitor, query.prefix + EVERYONE, query.network)
+        if self._blocks and not self._blocks.keys().isdisjoint(keys):
+            with self._lock:
+                for key in keys:
+                    self._unblock(key)
+
     def blocks(self, at: float) -> Sequence[Block]:
         with self._lock:
             return [block for block in self._blocks.values() if block.until > at]

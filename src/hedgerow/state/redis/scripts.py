@@ -238,10 +238,11 @@ class Scripts:
             (day, more, counted_in, taken_from, site),
         )  # fmt: skip
 
-    def commit(self, block: Block) -> Command:
+    def commit(self, block: Block, *, again: bool = False) -> Command:
+        """Set a block; if it is sent *again*, only where none is known."""
         return self.commit_script.call(
             text(block.key), text(block.prefix), _number(block.since), _number(block.until), block.offence,
-            msgspec.json.encode(block),
+            msgspec.json.encode(block), int(again),
         )  # fmt: skip
 
     def update_score(self, change: ScoreUpdate) -> Command:

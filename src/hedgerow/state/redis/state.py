@@ -32,6 +32,7 @@ from hedgerow.state.store import RunBlocking
 
 _MAX_UNDELIVERED = 100_000
 _MAX_SEEN_BLOCKS = 10_000
+_MAX_REPEATED = 1_000
 _RECORDS_AT_ONCE = 500
 _ALONE = "Redis does not answer; this gate decides alone"
 
@@ -82,7 +83,9 @@ class RedisState:
         while self._undelivered:
             undelivered.append(self._undelivered.popleft())
         scripts = (*self.scripts.all(), *self._loaded)
-        return [*(("SCRIPT", "LOAD", script.text) for script in scripts), *undelivered]
+        # Redis may have been restarted, and be empty.
+        known = [self.scripts.commit(block, again=True) for block in self._local.blocks(self._clock())[-_MAX_REPEATED:]]
+        return [*(("SCRIPT", "LOAD", script.text) for script in scripts), *known, *undelivered]
 
     def _deliver_later(self, commands: Sequence[Command]) -> None:
         """Send *commands* before all others when Redis is back."""
@@ -211,14 +214,16 @@ class RedisState:
     def _decode(self, query: StateQuery, reply: Any) -> StateReply:
         """Decode a reply. A block is decoded once and stays known if Redis becomes unavailable."""
         if type(reply) is not bytes:
+            # Another server may have forgiven the visitor: the copy must not block it when Redis is away.
+            self._local.forget_blocks(query)
             return self.scripts.reply(query, reply)
         known = self._seen.get(reply)
         if known is None:
             known = self._seen[reply] = self.scripts.reply(query, reply)
-            if known.block is not None:
-                self._local.commit(known.block)
             if len(self._seen) > _MAX_SEEN_BLOCKS:
                 self._seen.popitem(last=False)
+        if known.block is not None and not self._local.has_block(known.block.key):
+            self._local.commit(known.block)
         return known
 
     # ---- Changes

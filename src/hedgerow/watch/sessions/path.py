@@ -75,11 +75,13 @@ _MAX_SIDE_REQUESTS = 65_535
 _IN_SEQUENCE = 0.8
 _HUMAN_PACE = 0.4
 _UNHURRIED_PACE = 4.0
+_PAUSE = 2.0
+_MOST_AT_ONCE = 20
 _MAX_GAP = 1e30
 
 
-Reader = Literal["", "brisk", "turning", "unhurried"]
-"""How a person can have taken the steps of a session: see `PathSession.reader`."""
+Reader = Literal["", "brisk", "hurried", "turning", "unhurried"]
+"""How a person can have taken the steps of a session, or cannot: see `PathSession.reader`."""
 
 
 def find_record(records: bytes, key: bytes, width: int) -> int:
@@ -209,17 +211,33 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
 
         "turning": four of five were by links to the next or the previous page, so their order is that of the site. Most
         took 0.4 seconds or more. "unhurried": most took four seconds or more, in which a person can choose a link.
-        "brisk": most took 0.4 seconds or more.
+        "brisk": most took 0.4 seconds or more. "hurried": faster, and for longer than people open tabs from a list.
         """
         if not self._steps:
             return ""
-        gaps = sorted(gap for gap, _, _ in _STEP.iter_unpack(self._steps[_STEP.size :])) or [0.0]
-        middle = gaps[len(gaps) // 2]
+        middle = _middle([gap for gap, _, _ in _STEP.iter_unpack(self._steps[_STEP.size :])])
         if middle < _HUMAN_PACE:
-            return ""
+            return "hurried" if self._is_hurried() else ""
         if self.in_sequence >= _IN_SEQUENCE * (self.size - 1):
             return "turning"
         return "unhurried" if middle >= _UNHURRIED_PACE else "brisk"
+
+    def _is_hurried(self) -> bool:
+        """
+        Tell whether the last steps were more than people open at once, by links, and too fast to look at any.
+
+        Steps to pages that the session knows do not count, as when a browser opens its tabs again. Neither do steps
+        without a parent, such as bookmarks. A pause of two seconds ends what was opened at once.
+        """
+        gaps: list[float] = []
+        known = 0
+        for gap, number, parent in _STEP.iter_unpack(self._steps):
+            if gap >= _PAUSE:
+                gaps.clear()
+            if number == known and parent != _ENTRY:
+                gaps.append(gap)
+            known = max(known, number + 1)
+        return len(gaps) >= _MOST_AT_ONCE - 1 and _middle(gaps) < _HUMAN_PACE
 
     def features(self) -> tuple[float, ...]:
         """Return PathMarker's six features of the steps so far."""
@@ -331,6 +349,11 @@ def _longest_run(gaps: Sequence[float], short_gap: float) -> tuple[int, int]:
         if number + 1 - start > best[1] - best[0]:
             best = (start, number + 1)
     return best
+
+
+def _middle(gaps: Sequence[float]) -> float:
+    """Return the median of *gaps*, the upper one of two; 0 if there is none."""
+    return sorted(gaps)[len(gaps) // 2] if gaps else 0.0
 
 
 def _variation(gaps: Sequence[float]) -> float:

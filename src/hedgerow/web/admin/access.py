@@ -1,98 +1,163 @@
 """
 Who may use the admin listener: one rule for everything on it but its health, which says nothing about visitors.
 
-Programs send the token of the settings as `Authorization: Bearer TOKEN`. In a browser an operator enters it once, and
-gets a cookie for some hours. Without a token in the settings only this machine may ask. Whoever asks must do so by a
-name of the listener: a page of another site in an operator's browser can neither reach it by a name of its own (DNS
-rebinding) nor post to it.
+Programs send a token of the settings as `Authorization: Bearer TOKEN`. In a browser an operator enters it once, or a
+name and a password, and gets a cookie for some hours. Without any of them in the settings only this machine may ask.
+Whoever asks must do so by a name of the listener: a page of another site in an operator's browser can neither reach it
+by a name of its own (DNS rebinding) nor post to it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
-import html
 import re
-import secrets
 import time
-from importlib.resources import files
 from urllib.parse import parse_qs
 
+import msgspec
+
 from hedgerow.core.address import is_loopback
-from hedgerow.settings.checks import split_listen
-from hedgerow.settings.tables import AdminSettings
+from hedgerow.settings.checks import socket_path, split_listen
+from hedgerow.settings.tables import AdminRole, AdminSettings
 from hedgerow.web import health
+from hedgerow.web.admin.login_limit import LoginLimit
+from hedgerow.web.admin.passwords import is_password, nobody
+from hedgerow.web.admin.sessions import Session, Sessions
 from hedgerow.web.asgi_types import Message, Receive, Scope
 from hedgerow.web.response_headers import header
 
-COOKIE = b"hedgerow-admin"
-_SECONDS = 12 * 3600
 _MAX_POST = 10_000
 _PORT = re.compile(r":\d+\Z", re.ASCII)
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
+_OPEN = "/static/"
+"""Style and scripts of the dashboard, which the login form needs too."""
+FORM_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
+"""What a form of any site can send."""
 
 
 class Refused(Exception):  # noqa: N818 - the client's mistake, not a fault of ours
-    """The request is answered with *status* and *text*; in a browser, with *login* also by a form for the token."""
+    """The request is answered with *status* and *text*; in a browser, with *login* also by a form to log in."""
 
-    def __init__(self, status: int, text: str, *, login: bool = False) -> None:
+    def __init__(self, status: int, text: str, *, login: bool = False, retry_after: int = 0) -> None:
         super().__init__(text)
-        self.status, self.text, self.login = status, text, login
+        self.status, self.text, self.login, self.retry_after = status, text, login, retry_after
+
+
+class User(msgspec.Struct, frozen=True):
+    """
+    Who asks. *name* is for the audit log. *form_token* must come back with each form.
+
+    *is_program* is true for a request with a token in its header, which no page of another site can send.
+    """
+
+    name: str
+    role: AdminRole
+    address: str
+    form_token: str
+    session: Session | None = None
+    is_program: bool = False
+
+    @property
+    def may_change(self) -> bool:
+        return self.role == "operator"
 
 
 class Access:
-    """Checks requests to the admin listener. Cookies of another process, or of another token, are not valid."""
+    """Checks requests to the admin listener. Sessions of another process are not valid."""
 
     def __init__(self) -> None:
-        self._secret = secrets.token_bytes(32)
+        self._sessions = Sessions()
+        self._limit = LoginLimit()
+        # Each check of a password takes 19 MB and a core.
+        self._checking = asyncio.Semaphore(1)
 
-    def check(self, scope: Scope, own: AdminSettings) -> None:
-        """Raise `Refused` if the request must not be answered."""
+    def check(self, scope: Scope, own: AdminSettings) -> User | None:
+        """Return who asks, None for what everybody may see. Raise `Refused` if the request must not be answered."""
+        self._check_origin(scope, own)
+        is_safe = scope["method"] in _SAFE_METHODS
+        if is_safe and (scope["path"] in health.PATHS or scope["path"].startswith(_OPEN)):
+            return None
+        user = self._user(scope, own)
+        if user is None:
+            if not own.needs_login:
+                raise Refused(403, "Without a token only this machine may ask. Set token or users in [admin].")
+            raise Refused(401, "Log in, or send the token: Authorization: Bearer TOKEN.", login=True)
+        if not is_safe and scope["path"] != "/logout" and not user.may_change:
+            raise Refused(403, "A viewer cannot change anything.")
+        return user
+
+    def _user(self, scope: Scope, own: AdminSettings) -> User | None:
+        client = scope.get("client")
+        address = client[0] if client and client[0] else "local"
+        if not own.needs_login:
+            return User("local", "operator", address, self._sessions.form_token(None)) if _is_local(scope) else None
+        scheme, _, shown = header(scope["headers"], b"authorization").partition(b" ")
+        if scheme.lower() == b"bearer":
+            roles: tuple[tuple[str, AdminRole], ...] = ((own.token, "operator"), (own.viewer_token, "viewer"))
+            for token, role in roles:
+                if token and is_same(shown.strip(), token.encode()):
+                    return User(f"token ({role})", role, address, "", is_program=True)
+        session = self._sessions.find(header(scope["headers"], b"cookie"), own)
+        if session is None:
+            return None
+        name = session.name or f"token ({session.role})"
+        return User(name, session.role, address, self._sessions.form_token(session), session)
+
+    async def log_in(self, scope: Scope, receive: Receive, own: AdminSettings) -> bytes:
+        """Return the cookie for the user or token in a form; raise `Refused` if it is not the right one."""
+        self._check_origin(scope, own)
+        client, now = (scope.get("client") or ("",))[0] or "local", time.time()
+        if wait := self._limit.wait(client, now):
+            minutes = int(wait // 60) + 1
+            text = f"Too many wrong logins. Try again in {minutes} minute{'s' if minutes > 1 else ''}."
+            raise Refused(429, text, login=True, retry_after=int(wait) + 1)
+        # Counted before it is checked, so that attempts at the same time count as well.
+        self._limit.fail(client, now)
+        form = await read_form(receive)
+        name = form.get("name", [""])[0].strip()
+        shown = form.get("password" if name else "token", form.get("password", [""]))[0]
+        cookie = await self._new_session(name, shown, own)
+        if cookie is None:
+            raise Refused(401, "This is not a user with this password, nor a token of the settings.", login=True)
+        self._limit.succeed(client)
+        return cookie
+
+    async def _new_session(self, name: str, shown: str, own: AdminSettings) -> bytes | None:
+        if not name:
+            roles: tuple[tuple[str, AdminRole], ...] = ((own.token, "operator"), (own.viewer_token, "viewer"))
+            for token, role in roles:
+                if token and is_same(shown.strip().encode("utf-8", "replace"), token.encode()):
+                    return self._sessions.start("", role, token, own)
+            return None
+        user = next((one for one in own.users if one.name == name), None)
+        async with self._checking:
+            stored = user.password if user is not None else nobody()
+            is_right = await asyncio.to_thread(is_password, shown, stored)
+        return self._sessions.start(user.name, user.role, user.password, own) if user and is_right else None
+
+    def log_out(self, user: User) -> bytes:
+        """Return the cookie that ends a session."""
+        return self._sessions.end(user.session)
+
+    @staticmethod
+    def _check_origin(scope: Scope, own: AdminSettings) -> None:
         if not _is_addressed(scope, own.listen):
             raise Refused(421, "Speak to the admin listener by its own address.")
         if scope["method"] not in _SAFE_METHODS and _is_cross_site(scope):
             raise Refused(403, "Not from another site.")
-        if scope["path"] in health.PATHS and scope["method"] in _SAFE_METHODS:
-            return
-        if not own.token:
-            if not _is_local(scope):
-                raise Refused(403, "Without a token only this machine may ask. Set token in [admin].")
-        elif not (self._has_token(scope, own.token) or self._has_cookie(scope, own.token)):
-            raise Refused(401, "Send the token of the settings: Authorization: Bearer TOKEN.", login=True)
 
-    async def log_in(self, scope: Scope, receive: Receive, own: AdminSettings) -> bytes:
-        """Return the cookie for the token in a form; raise `Refused` if it is not the right one."""
-        if not _is_addressed(scope, own.listen):
-            raise Refused(421, "Speak to the admin listener by its own address.")
-        if _is_cross_site(scope):
-            raise Refused(403, "Not from another site.")
-        token = (await read_form(receive)).get("token", [""])[0].strip()
-        if not own.token or not is_same(token.encode(), own.token.encode()):
-            raise Refused(401, "This is not the token of the settings.", login=True)
-        until = b"%d" % (time.time() + _SECONDS)
-        value = until + b"." + self._signature(until, own.token)
-        return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Strict" % (COOKIE, value, _SECONDS)
 
-    @staticmethod
-    def log_out() -> bytes:
-        """Return the cookie that ends a session."""
-        return b"%b=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict" % COOKIE
-
-    @staticmethod
-    def _has_token(scope: Scope, token: str) -> bool:
-        scheme, _, shown = header(scope["headers"], b"authorization").partition(b" ")
-        return scheme.lower() == b"bearer" and is_same(shown.strip(), token.encode())
-
-    def _has_cookie(self, scope: Scope, token: str) -> bool:
-        for pair in header(scope["headers"], b"cookie").split(b";"):
-            name, _, value = pair.strip().partition(b"=")
-            until, _, signature = value.partition(b".")
-            if name == COOKIE and is_same(signature, self._signature(until, token)):
-                return until.isdigit() and time.time() < int(until)
-        return False
-
-    def _signature(self, until: bytes, token: str) -> bytes:
-        return hmac.digest(self._secret, until + b" " + token.encode(), "sha256").hex().encode()
+def check_form(user: User, scope: Scope, token: str) -> None:
+    """Raise `Refused` unless a change comes from a page of this listener, or from a program."""
+    if user.is_program or (token and is_same(token.encode(), user.form_token.encode())):
+        return
+    kind = header(scope["headers"], b"content-type").partition(b";")[0].strip().lower()
+    # A program on this machine, which needs no login, has no form. Forms of other sites cannot send other types.
+    if user.session is None and kind not in FORM_TYPES:
+        return
+    raise Refused(403, "This form is too old, or not from here. Load the page again.")
 
 
 def is_same(one: bytes, other: bytes) -> bool:
@@ -110,19 +175,13 @@ async def read_form(receive: Receive) -> dict[str, list[str]]:
     return parse_qs(body.decode("latin-1"), encoding="utf-8", errors="replace")
 
 
-def login_page(text: str) -> bytes:
-    """Return the page in which an operator enters the token."""
-    template = files("hedgerow.data").joinpath("login.html").read_text("utf-8")
-    return template.replace("{text}", html.escape(text)).encode()
-
-
 def _is_addressed(scope: Scope, listen: str) -> bool:
     """Return whether the request names the listener by its address, its name in the settings, or as local."""
     host = _PORT.sub("", header(scope["headers"], b"host").decode("latin-1").lower())
     names = set(_LOCAL_NAMES)
-    if listen:
+    if listen and not socket_path(listen):
         names.add(split_listen(listen)[0].lower())
-    if server := scope.get("server"):
+    if (server := scope.get("server")) and not socket_path(listen):
         names.add(server[0])
     return host != "" and host.removeprefix("[").removesuffix("]") in names
 

@@ -1,17 +1,15 @@
 """
-The admin listener: overview, health, metrics, blocks and lists, at an address of its own for operators.
+The admin listener: dashboard, API, health, metrics and lists, at an address of its own for operators.
 
-`access` decides who may ask.
+`access` decides who may ask. The pages of the dashboard and the API are in `web.dashboard`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import html
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.resources import files
 from typing import IO
 
 import msgspec
@@ -19,38 +17,40 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hedgerow.core.attack import visitors_of
 from hedgerow.watch.models.panel import MIN_SESSIONS, Panel
 from hedgerow.watch.watch import WatchThread
 from hedgerow.web import health
-from hedgerow.web.admin.access import Access, Refused, login_page, read_form
+from hedgerow.web.admin.access import Access, Refused, User, check_form, read_form
 from hedgerow.web.admin.lists import JSON, Answer, ListsApi
 from hedgerow.web.admin.operation_metrics import OperationCollector
 from hedgerow.web.app import Site
-from hedgerow.web.asgi_types import Receive, Scope, Send
+from hedgerow.web.asgi_types import Message, Receive, Scope, Send
+from hedgerow.web.audit import AuditLog
+from hedgerow.web.dashboard.app import Dashboard
+from hedgerow.web.dashboard.openapi import API
 from hedgerow.web.response_headers import Headers, header
 
 _ACTIONS = ("pass", "challenge", "detain", "refuse")
-_PAST = {"challenge": "challenged", "detain": "detained", "refuse": "refused"}
-_MODES: dict[bool | str, str] = {
-    False: "enforcing",
-    True: "observing only: nothing is enforced, and no response is changed",
-    "links": "observing only: links are marked, nothing is enforced",
-}
-_NOBODY = {False: "Nobody is blocked.", True: "Nobody would have been blocked."}
-_PATHS = b"/, /live, /ready, /health, /metrics, /blocks, /would-have-blocked, /campaigns, /models and /lists"
-_MAX_ROWS = 200
-_MAX_MEMBERS = 20
-_MARKUP = frozenset({"counts", "rows", "campaigns", "models", "logout"})
-_LOG_OUT = '<form method="post" action="/logout"><button>Log out</button></form>'
+_PATHS = (
+    b"/, /api/v1/openapi.json, /live, /ready, /health, /metrics, /blocks, /would-have-blocked, /campaigns, /models and "
+    b"/lists"
+)
 _SEE_OTHER = 303
+_TO_START = [(b"location", b"/")]
 _CHUNK = 1 << 16
 _TEXT = b"text/plain; charset=utf-8"
 _HTML = b"text/html; charset=utf-8"
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
-_CSP = b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
+_CSP = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+# Not "no-referrer": browsers then send forms with the origin "null", as those of other sites.
 _HEADERS = [
     (b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", _CSP),
+    (b"content-security-policy", _CSP), (b"referrer-policy", b"same-origin"), (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"), (b"cross-origin-resource-policy", b"same-origin"),
 ]  # fmt: skip
 
 
@@ -140,11 +140,6 @@ def _counter(name: str, text: str, label: str, counts: Mapping[str, int]) -> Met
     return family
 
 
-def _row(*cells: str) -> str:
-    """Return a row of a table; *cells* are HTML."""
-    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-
-
 class Admin:
     """The ASGI application of the admin listener."""
 
@@ -153,6 +148,8 @@ class Admin:
         self._access = Access()
         self._health = health.Health(site, upstream)
         self._lists = ListsApi(site)
+        self._dashboard = Dashboard(site, self._health)
+        self._audit = AuditLog(site.app.settings)
         self._registry = CollectorRegistry()
         self._registry.register(_SiteCollector(site))
         self._registry.register(OperationCollector(site))
@@ -160,48 +157,49 @@ class Admin:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        status, kind, body, more = await self._permitted_answer(scope, receive)
-        size = len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size
-        # Without a body there is nothing to describe.
-        about_body = [(b"content-type", kind), (b"content-length", b"%d" % size)] if status != 204 else []  # noqa: PLR2004
-        location = [(b"location", b"/")] if status == _SEE_OTHER else []
-        headers = [*about_body, *_HEADERS, *location, *more]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        if not isinstance(body, bytes):
-            with body:
-                while scope["method"] != "HEAD" and (piece := await asyncio.to_thread(body.read, _CHUNK)):
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-            body = b""
-        await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})
-
-    async def _permitted_answer(self, scope: Scope, receive: Receive) -> tuple[int, bytes, bytes | IO[bytes], Headers]:
-        """Return status, content type, body and further headers."""
+        scope.setdefault("query_string", b"")
         own = self._site.app.settings.admin
         try:
             if (scope["method"], scope["path"]) == ("POST", "/login"):
                 cookie = await self._access.log_in(scope, receive, own)
-                return _SEE_OTHER, _TEXT, b"Logged in.\n", [(b"set-cookie", cookie)]
-            self._access.check(scope, own)
-            if (scope["method"], scope["path"]) == ("POST", "/logout"):
-                return _SEE_OTHER, _TEXT, b"Logged out.\n", [(b"set-cookie", self._access.log_out())]
-            return *(await self._answer(scope, receive)), []
+                await _send(scope, send, _SEE_OTHER, _TEXT, b"Logged in.\n", [*_TO_START, (b"set-cookie", cookie)])
+                return
+            user = self._access.check(scope, own)
+            if user is not None and (scope["method"], scope["path"]) == ("POST", "/logout"):
+                cookie = self._access.log_out(user)
+                await _send(scope, send, _SEE_OTHER, _TEXT, b"Logged out.\n", [*_TO_START, (b"set-cookie", cookie)])
+                return
+            if _is_of_dashboard(scope["path"]):
+                await self._dashboard.app({**scope, "hedgerow.user": user}, receive, _with_headers(send))
+                return
+            status, kind, body = await self._answer(scope, receive, user)
+            await _send(scope, send, status, kind, body, _TO_START if status == _SEE_OTHER else [])
         except Refused as refusal:
-            more = [(b"www-authenticate", b"Bearer")] if refusal.login else []
-            if refusal.login and b"text/html" in header(scope["headers"], b"accept"):
-                return refusal.status, _HTML, login_page(refusal.text), more
-            if scope["path"] == "/lists" or scope["path"].startswith("/lists/"):
-                return refusal.status, JSON, msgspec.json.encode({"error": refusal.text}), more
-            return refusal.status, _TEXT, refusal.text.encode() + b"\n", more
+            await self._refuse(scope, send, refusal)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+    async def _refuse(self, scope: Scope, send: Send, refusal: Refused) -> None:
+        more = [(b"www-authenticate", b"Bearer")] if refusal.login else []
+        if refusal.retry_after:
+            more.append((b"retry-after", b"%d" % refusal.retry_after))
+        kind, text = _TEXT, refusal.text.encode() + b"\n"
+        if refusal.login and b"text/html" in header(scope["headers"], b"accept"):
+            kind, text = _HTML, self._dashboard.login_page(scope, refusal.text)
+        elif scope["path"].startswith(("/lists", API)):
+            kind, text = JSON, msgspec.json.encode({"error": refusal.text})
+        await _send(scope, send, refusal.status, kind, text, more)
+
+    async def _answer(self, scope: Scope, receive: Receive, user: User | None) -> Answer:
         path, method = scope["path"], scope["method"]
         if method in {"GET", "HEAD"} and path in health.PATHS:
             status, text = await self._health.answer(path)
             return status, _TEXT, text
         if path == "/lists" or path.startswith("/lists/"):
-            return await self._lists.answer(scope, receive)
-        if method == "POST" and path == "/forgive":
-            return await self._forgive(receive)
+            answer = await self._lists.answer(scope, receive)
+            if user is not None and method not in {"GET", "HEAD"} and answer[0] < _SEE_OTHER:
+                self._audit.add(user.name, user.address, f"lists.{method.lower()}", path)
+            return answer
+        if user is not None and method == "POST" and path == "/forgive":
+            return await self._forgive(scope, receive, user)
         if method not in {"GET", "HEAD"}:
             return 405, _TEXT, b"GET, or POST to /forgive and /lists.\n"
         return self._read(path)
@@ -213,78 +211,61 @@ class Admin:
             case "/blocks":
                 return 200, JSON, msgspec.json.encode(self._site.blocks(time.time()))
             case "/would-have-blocked":
-                blocks = self._site.stores.state.blocks(time.time()) if self._site.app.settings.observe else ()
+                found = self._site.stores.state.blocks(time.time()) if self._site.app.settings.observe else ()
+                blocks = visitors_of(found)
                 return 200, JSON, msgspec.json.encode(blocks)
             case "/campaigns":
                 return 200, JSON, msgspec.json.encode(self._site.campaigns())
             case "/models":
                 return 200, JSON, msgspec.json.encode([panel.status() for panel in self._panels()])
-            case "/":
-                return 200, _HTML, self._overview().encode("utf-8", "replace")
         return (
             404,
             _TEXT,
             b"There are " + _PATHS + b".\n",
         )
 
-    async def _forgive(self, receive: Receive) -> Answer:
-        key = (await read_form(receive)).get("key", [""])[0]
+    async def _forgive(self, scope: Scope, receive: Receive, user: User) -> Answer:
+        form = await read_form(receive)
+        if user.session is not None:
+            check_form(user, scope, form.get("form_token", [""])[0])
+        key = form.get("key", [""])[0]
         forgiven = self._site.stores.state.forgive(key)
         if forgiven is None:
             return 202, _TEXT, b"Redis does not answer. The visitor will be forgiven as soon as it does.\n"
         if not forgiven:
             return 404, _TEXT, b"Nobody of that name is blocked.\n"
+        self._audit.add(user.name, user.address, "visitors.forgive", key)
         return 303, _TEXT, b"Forgiven.\n"
-
-    def _overview(self) -> str:
-        template = files("hedgerow.data").joinpath("overview.html").read_text("utf-8")
-        site, metrics = self._site, self._site.metrics()
-        settings, state = site.app.settings, site.stores.state
-        numbers = {action: metrics.decided.get(action, 0) for action in _ACTIONS}
-        counts = {action: number for action, number in numbers.items() if number or action != "challenge"}
-        counts |= {f"would have {_PAST[a]}": n for a, n in metrics.would_have.items() if a in _PAST}
-        values = {
-            "mode": _MODES[settings.observe],
-            "blocked": "Would have blocked" if settings.observe else "Blocked",
-            "upstream": settings.proxy.upstream,
-            "counts": "".join(f"<li><b>{n:,}</b> {html.escape(action)}</li>" for action, n in counts.items()),
-            "visitors": f"{len(state):,} visitors in {state.bytes_used / 1e6:,.1f} MB",
-            "detained": f"{metrics.inside} now, {metrics.admitted:,} in all",
-            "rows": "".join(self._blocks()) or f'<tr><td colspan="4">{_NOBODY[bool(settings.observe)]}</td></tr>',
-            "campaigns": "".join(self._campaigns()) or '<tr><td colspan="3">None.</td></tr>',
-            "logout": _LOG_OUT if settings.admin.token else "",
-            "models": "".join(self._models()) or '<tr><td colspan="4">None here.</td></tr>',
-        }
-        for name, value in values.items():
-            template = template.replace(f"{{{name}}}", value if name in _MARKUP else html.escape(value))
-        return template
-
-    def _campaigns(self) -> Iterator[str]:
-        for campaign in list(reversed(self._site.campaigns()))[:_MAX_ROWS]:
-            members = html.escape(", ".join(campaign.members[:_MAX_MEMBERS]))
-            more = len(campaign.members) - _MAX_MEMBERS
-            others = f" and {more:,} more" if more > 0 else ""
-            yield _row(html.escape(campaign.id), html.escape(campaign.text), members + others)
 
     def _panels(self) -> Sequence[Panel]:
         return self._site.watch.watch.panels if self._site.watch is not None else ()
 
-    def _models(self) -> Iterator[str]:
-        for panel in self._panels():
-            record = panel.record
-            judged = ", ".join(f"{count:,} {name}" for name, count in sorted(dict(record.judged).items()))
-            shadow = "none"
-            if panel.shadow is not None:
-                shadow = f"{panel.shadow.name}: agrees in {record.agreed:,} of {record.sessions:,}"
-            cells = (f"{panel.kind}: {panel.bundle.name}", judged or "nobody yet", shadow, panel.warning() or "none")
-            yield _row(*map(html.escape, cells))
 
-    def _blocks(self) -> Iterator[str]:
-        now = time.time()
-        for block in list(reversed(self._site.stores.state.blocks(now)))[:_MAX_ROWS]:
-            key = html.escape(block.key)
-            forgive = (
-                f'<form method="post" action="/forgive"><input type="hidden" name="key" value="{key}">'
-                f'<button aria-label="Forgive {key}">Forgive</button></form>'
-            )
-            yield _row(key, html.escape(block.evidence.text), f"{max(1, round((block.until - now) / 60))} min", forgive)
+def _is_of_dashboard(path: str) -> bool:
+    return path == "/" or path.startswith(("/dashboard/", "/static/", API + "/"))
+
+
+def _with_headers(send: Send) -> Send:
+    """Return a `send` that adds the headers of all responses, unless a response has its own."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = {name for name, _ in message["headers"]}
+            more = [pair for pair in _HEADERS if pair[0] not in given]
+            message = {**message, "headers": [*message["headers"], *more]}
+        await send(message)
+
+    return sending
+
+
+async def _send(scope: Scope, send: Send, status: int, kind: bytes, body: bytes | IO[bytes], more: Headers) -> None:
+    size = len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size
+    # Without a body there is nothing to describe.
+    about_body = [(b"content-type", kind), (b"content-length", b"%d" % size)] if status != 204 else []  # noqa: PLR2004
+    await send({"type": "http.response.start", "status": status, "headers": [*about_body, *_HEADERS, *more]})
+    if not isinstance(body, bytes):
+        with body:
+            while scope["method"] != "HEAD" and (piece := await asyncio.to_thread(body.read, _CHUNK)):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        body = b""
+    await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})

@@ -6,13 +6,17 @@ Several processes of one application share one address. The first of them gets i
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import socket
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import uvicorn
 
-from hedgerow.settings.checks import split_listen
+from hedgerow.settings.checks import socket_path, split_listen
 from hedgerow.web.admin.app import Admin
 from hedgerow.web.app import Site
 
@@ -22,9 +26,10 @@ _PATIENCE = 5.0
 
 
 class AdminThread:
-    """Serves the operator of *site* on the socket *bound*, until it is closed."""
+    """Serves the operator of *site* on the socket *bound*, until it is closed, and then *binding* as well."""
 
-    def __init__(self, site: Site, bound: socket.socket) -> None:
+    def __init__(self, site: Site, bound: socket.socket, binding: contextlib.ExitStack) -> None:
+        self._binding = binding
         config = uvicorn.Config(
             Admin(site), interface="asgi3", lifespan="off", log_config=None, access_log=False, proxy_headers=False,
             server_header=False, timeout_graceful_shutdown=1,
@@ -39,15 +44,59 @@ class AdminThread:
         self._server.should_exit = True
         if self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
+        self._binding.close()
+
+
+@contextlib.contextmanager
+def bind_socket_file(path: str) -> Iterator[socket.socket]:
+    """Bind a Unix socket that only its owner may use, in place of one that a killed process left; raises OSError."""
+    bound = socket.socket(socket.AF_UNIX)
+    try:
+        if Path(path).is_socket() and not _is_served(path):
+            Path(path).unlink()
+        earlier = os.umask(0o177)
+        try:
+            bound.bind(path)
+        finally:
+            os.umask(earlier)
+        bound.listen()
+        owner, inode = os.getpid(), Path(path).stat().st_ino
+    except OSError:
+        bound.close()
+        raise
+    with bound:
+        try:
+            yield bound
+        finally:
+            with contextlib.suppress(OSError):
+                # Not in a forked process; and another one may have a socket of this name by now.
+                if os.getpid() == owner and Path(path).stat().st_ino == inode:
+                    Path(path).unlink()
+
+
+def _is_served(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True
+
+
+def _bind(listen: str) -> contextlib.AbstractContextManager[socket.socket]:
+    if path := socket_path(listen):
+        return bind_socket_file(path)
+    host, port = split_listen(listen)
+    family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
+    return socket.create_server((host, port), family=family, dualstack_ipv6=family == socket.AF_INET6 and not host)
 
 
 def start_admin(site: Site) -> AdminThread | None:
     """Start the admin listener that the settings name. Without one, the log says why."""
     listen = site.app.settings.admin.listen
-    host, port = split_listen(listen)
-    family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
+    bound = contextlib.ExitStack()
     try:
-        bound = socket.create_server((host, port), family=family, dualstack_ipv6=family == socket.AF_INET6 and not host)
+        server = bound.enter_context(_bind(listen))
     except OSError as error:
         log.warning(
             "no admin listener in this process: cannot listen on %s: %s", listen,
@@ -55,4 +104,4 @@ def start_admin(site: Site) -> AdminThread | None:
         )  # fmt: skip
         return None
     log.info("overview, health and metrics of this process at %s", listen)
-    return AdminThread(site, bound)
+    return AdminThread(site, server, bound)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -14,7 +15,7 @@ from hedgerow.web.latency import STAGES, cumulated
 from hedgerow.web.metrics import SiteMetrics
 
 _PARTS = ("journal", "ledger", "lists", "state", "watch")
-_STORES = ("journal", "ledger", "lists", "state")
+_STORES = ("journal", "ledger", "lists", "state", "subscriptions")
 _QUEUES = ("ledger", "watch")
 
 
@@ -56,6 +57,12 @@ class OperationCollector(Collector):
         yield build
         observes = bool(self._site.app.settings.observe)
         yield GaugeMetricFamily("hedgerow_observing", "1 if decisions are recorded and not enforced", int(observes))
+        attacked = self._site.attack_until(time.time()) > 0
+        yield GaugeMetricFamily(
+            "hedgerow_under_attack",
+            "1 if every visitor without a clearance needs one: hedgerow attack on",
+            int(attacked),
+        )
 
 
 def _decisions(metrics: SiteMetrics) -> Metric:

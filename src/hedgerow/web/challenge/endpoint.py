@@ -28,6 +28,7 @@ from hedgerow.markers.token import TokenCodecs
 from hedgerow.request.browser_report import BrowserReport, read_report
 from hedgerow.request.browser_signs import asks_for_privacy
 from hedgerow.request.identify import RawHeaders
+from hedgerow.request.path_rules import PathRules
 from hedgerow.settings import Settings
 from hedgerow.web.asgi_types import Receive
 from hedgerow.web.challenge import pages
@@ -71,13 +72,14 @@ class _Request(msgspec.Struct, frozen=True):
     """
     A request of a challenged visitor; *fields* are those of the form that it sends.
 
-    *price* is what the next clearance costs it.
+    *price* is what the next clearance costs it. *target* is the page that it wants.
     """
 
     visit: Visit
     decision: Decision
     preferences: pages.ClientPreferences
     price: ClearancePrice
+    target: str
     fields: Mapping[str, str] = {}
 
     @property
@@ -105,7 +107,8 @@ class ChallengeEndpoint:
     """
     The challenges of a site under one set of settings. *counted* has challenges by outcome.
 
-    *on_report* is called with what the script of a page reports, and returns whether it is new.
+    *on_report* is called with what the script of a page reports, and returns whether it is new. *paths* are the rules
+    for parts of the site, which may name other kinds of challenges.
     """
 
     def __init__(
@@ -118,7 +121,9 @@ class ChallengeEndpoint:
         counted: Counter[str],
         waiter: Waiter,
         on_report: OnReport,
+        paths: PathRules | None = None,
     ) -> None:
+        self._paths = paths
         self.hooks = hooks
         self._on_report = on_report
         self._reads_signs = settings.table(SignsSettings).enabled
@@ -127,14 +132,15 @@ class ChallengeEndpoint:
         self._responses = settings.responses
         self._own = settings.challenge
         self._external: SiteVerify | None = None
-        if "external" in self._own.kinds:
+        all_kinds = {*self._own.kinds, *(kind for rule in settings.path for kind in rule.challenges or ())}
+        if "external" in all_kinds:
             external = self._own.external
             provider = PROVIDERS[external.provider].with_addresses(external.script, external.verify)
             self._external = SiteVerify(provider, external.secret, external.timeout)
         self._pools: dict[ChallengeKind, CaptchaPool[Captcha]] = {
             kind: CaptchaPool(make, self._own.pool, name)
             for kind, make, name in (("image", make_image, "image"), ("audio", make_audio, "recording"))
-            if kind in self._own.kinds
+            if kind in all_kinds
         }
         self._clearances = clearances
         self._challenges = Challenges(
@@ -159,7 +165,7 @@ class ChallengeEndpoint:
             return pages.declined(preferences, accept=accept, method=visit.method, retry_after=RETRY_AFTER)
         for pool in self._pools.values():
             pool.start()
-        request = _Request(visit, decision, preferences, await self.hooks.price(visit))
+        request = _Request(visit, decision, preferences, await self.hooks.price(visit), visit.target)
         if is_sold_out(request.price.steps) or not self._kinds(request):
             return pages.blocked(preferences)
         form, lost = await self._form(visit, by_name, receive) if visit.method == "POST" else (None, False)
@@ -168,11 +174,16 @@ class ChallengeEndpoint:
 
     def _kinds(self, request: _Request) -> tuple[ChallengeKind, ...]:
         """Return the kinds of challenges that the visitor can choose from: no calculation once it is too cheap."""
-        kinds = self._own.kinds
+        kinds = self._kinds_at(request.target)
         is_late = request.decision.price > _MAX_WORK_PRICE or wants_captcha(request.price.steps)
         if is_late and any(kind != "work" for kind in kinds):
             kinds = tuple(kind for kind in kinds if kind != "work")
         return tuple(kind for kind in kinds if kind not in CAPTCHAS) if self._guessed_too_often(request) else kinds
+
+    def _kinds_at(self, target: str) -> tuple[ChallengeKind, ...]:
+        """Return the kinds of challenges for a page."""
+        found = self._paths.find(target) if self._paths is not None else None
+        return self._own.kinds if found is None or found.rule.challenges is None else found.rule.challenges
 
     def _guessed_too_often(self, request: _Request) -> bool:
         """Return whether there were too many wrong answers today; where many people are, more are allowed."""
@@ -200,7 +211,10 @@ class ChallengeEndpoint:
         if name == "signs":
             return self._signs(visit, headers, fields)
         price = await self.hooks.price(visit)
-        request = _Request(visit, decision, self._preferences(visit, headers, reference, decision.code), price, fields)
+        preferences = self._preferences(visit, headers, reference, decision.code)
+        wanted = self._challenges.read_ticket(fields.get("ticket", ""), visit)
+        target = wanted.target if wanted is not None else HOME
+        request = _Request(visit, decision, preferences, price, target, fields)
         if name == "task":
             return await self._task(request)
         if name == "clear":

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Sequence
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 from hedgerow.errors import HedgerowError, UpstreamError
+from hedgerow.web.http_client.connection import UpstreamResponse
 from hedgerow.web.http_client.pool import PORTS, Origin, request_once
 from hedgerow.web.lookups.dns import Resolver
 
@@ -24,6 +26,7 @@ _HEADERS = [
     (b"user-agent", b"Hedgerow"), (b"accept", b"*/*"), (b"accept-encoding", b"identity"), (b"connection", b"close"),
 ]  # fmt: skip
 _OK = 200
+_NOT_MODIFIED = 304
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # IPv6 addresses that embed an IPv4 address, which may be private.
 _EMBEDDING = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"), IPv6Network("::/96"))
@@ -62,6 +65,42 @@ async def fetch(
     tls: ssl.SSLContext | None = None,
 ) -> bytes:
     """Return the file at *url*. With *private*, addresses that are not public are allowed."""
+    response, body = await _request(url, resolver, (), schemes, max_bytes, seconds, tls, private=private)
+    return _checked(response, body, max_bytes)
+
+
+async def fetch_if_changed(
+    url: str,
+    resolver: Resolver,
+    *,
+    schemes: frozenset[str],
+    private: bool,
+    max_bytes: int,
+    seconds: float,
+    etag: str = "",
+    modified: str = "",
+) -> tuple[bytes, str, str] | None:
+    """Return a file with its ETag and Last-Modified, or None if it has not changed since those that are given."""
+    conditions = [(b"if-none-match", etag.encode("latin-1"))] if etag else []
+    conditions += [(b"if-modified-since", modified.encode("latin-1"))] if modified else []
+    response, body = await _request(url, resolver, conditions, schemes, max_bytes, seconds, None, private=private)
+    if response.status == _NOT_MODIFIED and conditions:
+        return None
+    headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
+    return _checked(response, body, max_bytes), headers.get(b"etag", ""), headers.get(b"last-modified", "")
+
+
+async def _request(
+    url: str,
+    resolver: Resolver,
+    more: Sequence[tuple[bytes, bytes]],
+    schemes: frozenset[str],
+    max_bytes: int,
+    seconds: float,
+    tls: ssl.SSLContext | None,
+    *,
+    private: bool,
+) -> tuple[UpstreamResponse, bytes]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -73,9 +112,9 @@ async def fetch(
     try:
         async with asyncio.timeout(seconds):
             address = await _address(host, resolver, private=private)
-            response, body = await request_once(
+            return await request_once(
                 Origin(parts.scheme == "https", address, port or PORTS[parts.scheme]),
-                b"GET", target.encode("ascii"), [(b"host", parts.netloc.encode("ascii")), *_HEADERS],
+                b"GET", target.encode("ascii"), [(b"host", parts.netloc.encode("ascii")), *_HEADERS, *more],
                 seconds=seconds, limit=max_bytes, head_limit=_HEAD_LIMIT, buffer_limit=max_bytes, tls=tls,
                 server_name=host,
             )  # fmt: skip
@@ -83,6 +122,10 @@ async def fetch(
         raise FetchError(f"{url} took longer than {seconds:g} seconds") from None
     except (UpstreamError, OSError, ValueError) as error:
         raise FetchError(f"{url} cannot be read: {error}") from None
+
+
+def _checked(response: UpstreamResponse, body: bytes, max_bytes: int) -> bytes:
+    """Return the body of a good answer; FetchError for any other."""
     headers = dict(response.headers)
     if response.status in _REDIRECTS:
         location = headers.get(b"location", b"").decode("latin-1")

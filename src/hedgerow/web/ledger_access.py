@@ -14,6 +14,7 @@ from hedgerow.ledger.reader import LedgerReader, open_ledger_reader
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
 from hedgerow.web.paths import ledger_path
+from hedgerow.web.stores import build_hide
 
 
 def ledger_of(settings: Settings) -> str:
@@ -45,7 +46,7 @@ def find_reference(settings: Settings, reference: str, columns: Sequence[str]) -
 def find_stopped(settings: Settings, visitor: str, columns: Sequence[str]) -> Sequence[Any]:
     """Return *columns* of the last visit of *visitor* that did not pass. Raises StoreError if there is none."""
     with closing(open_ledger(settings)) as ledger:
-        row = ledger.find_stopped(visitor, columns)
+        row = ledger.find_stopped(stored_key(settings, visitor), columns)
         if row is None:
             raise StoreError(f"all visits of {readable(visitor)} in the ledger {ledger.name} passed")
     return row
@@ -56,7 +57,13 @@ def count_visits(settings: Settings, visitor: str) -> int:
     if not has_ledger(settings):
         return 0
     with closing(open_ledger(settings)) as ledger:
-        return ledger.count_pages(visitor)
+        return ledger.count_pages(stored_key(settings, visitor))
+
+
+def stored_key(settings: Settings, key: str) -> str:
+    """Return the key of a visitor as the ledger stores it now."""
+    hide = build_hide(settings)
+    return key if hide is None else hide(key)
 
 
 def labels_of(settings: Settings, ledger: str) -> Path:

@@ -1,0 +1,317 @@
+"""
+The dashboard as an ASGI application: pages, tables, changes, live updates, the API and its OpenAPI document.
+
+`web.admin` has checked who asks, and puts the `User` into the scope.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import jinja2
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from hedgerow import __version__
+from hedgerow.errors import HedgerowError, StoreError
+from hedgerow.web.admin.access import Refused, User, check_form, read_form
+from hedgerow.web.app import Site
+from hedgerow.web.asgi_types import Scope
+from hedgerow.web.audit import AuditLog
+from hedgerow.web.dashboard import openapi
+from hedgerow.web.dashboard.jobs import Jobs
+from hedgerow.web.dashboard.page import Action, Context, Page, Problem
+from hedgerow.web.dashboard.pages import PAGES, reports
+from hedgerow.web.dashboard.tables import TablePage, write_csv
+from hedgerow.web.health import Health
+
+_FOLDER = Path(str(files("hedgerow.data"))) / "dashboard"
+_JSON = "application/json"
+_MAX_BODY = 100_000
+_LIVE_EVERY = 2.0
+_MAX_STREAMS = 20
+_SEE_OTHER = 303
+
+
+_SCHEDULE_EVERY = 20.0
+_DOCUMENT_CSP = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+"""A document has scripts of its own and texts that visitors chose: it gets no access to the operator's session."""
+
+
+class Dashboard:
+    """Answers requests of operators for *site*."""
+
+    def __init__(self, site: Site, health: Health) -> None:
+        self._site = site
+        self._health = health
+        self._audit = AuditLog(site.app.settings)
+        self._streams = 0
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_FOLDER / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
+            trim_blocks=True, lstrip_blocks=True,
+        )  # fmt: skip
+        self._templates.filters |= {"time": _time, "count": _count, "duration": _duration, "path": quote}
+        self._templates.globals |= {"query_string": _query_string, "json_of": _json_of}
+        self._jobs = Jobs()
+        self._document = msgspec.json.encode(openapi.document(PAGES))
+        if site.app.settings.admin.report_every:
+            threading.Thread(target=self._make_reports, name="hedgerow-reports", daemon=True).start()
+        self.app = Starlette(routes=self._routes(), exception_handlers={Refused: _refused})
+
+    def _make_reports(self) -> None:
+        """Make the reports that the settings want, until the site is closed."""
+        while not self._site.closed:
+            with suppress(OSError):
+                reports.make_if_due(self._site.app.settings, self._jobs, time.time())
+            time.sleep(_SCHEDULE_EVERY)
+
+    def login_page(self, scope: Scope, text: str) -> bytes:
+        """Return the form to log in, with what is wrong with the last try."""
+        own = self._site.app.settings.admin
+        template = self._templates.get_template("login.html")
+        return template.render(text=text, has_users=bool(own.users), path=scope["path"]).encode()
+
+    def _routes(self) -> list[BaseRoute]:
+        routes: list[BaseRoute] = [
+            Mount("/static", StaticFiles(directory=_FOLDER / "static")),
+            Route(f"{openapi.API}/openapi.json", self._openapi),
+            Route("/", self._html(PAGES[0])),
+            Route("/dashboard/now/live", self._live),
+        ]
+        for page in PAGES:
+            routes.append(Route(f"/dashboard/{page.name}", self._html(page)))
+            routes.append(Route(f"{openapi.API}/{page.name}", self._api(page)))
+            if page.document is not None:
+                routes.append(Route(f"/dashboard/{page.name}/document/{{file}}", self._show_document(page)))
+            for action in page.actions:
+                routes.append(
+                    Route(f"/dashboard/{page.name}/{action.name}", self._form(page, action), methods=["POST"])
+                )
+                changing = self._change(page, action)
+                routes.append(Route(f"{openapi.API}/{page.name}/{action.name}", changing, methods=["POST"]))
+        return routes
+
+    # ---- Reading
+
+    def _html(self, page: Page) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            status, error, result = 200, "", None
+            context = await self._context(request)
+            given = dict(request.query_params)
+            message = given.pop("done", "")
+            parameters = page.parameters() if not _required(page) else None
+            try:
+                parameters = _convert(given, page.parameters)
+                result = await asyncio.to_thread(page.query, context, parameters)
+            except (Problem, HedgerowError, ValueError) as failed:
+                status, error = _status(failed), str(failed)
+            body = await asyncio.to_thread(
+                self._render, page, context, parameters=parameters, result=result, error=error, message=message,
+            )  # fmt: skip
+            return Response(body, status, media_type="text/html")
+
+        return answer
+
+    def _render(self, page: Page, context: Context, **values: Any) -> str:
+        template = self._templates.get_template(f"{page.name}.html" if values["result"] is not None else "error.html")
+        return template.render(
+            page=page, pages=PAGES, user=context.user, now=context.now, problems=context.problems,
+            observing=bool(context.settings.observe), needs_login=context.settings.admin.needs_login,
+            version=__version__, upstream=context.settings.proxy.upstream,
+            attack_until=context.site.attack_until(context.now), **values,
+        )  # fmt: skip
+
+    def _api(self, page: Page) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            try:
+                parameters = _convert(dict(request.query_params), page.parameters)
+                result = await asyncio.to_thread(page.query, await self._context(request), parameters)
+            except (Problem, HedgerowError, ValueError) as failed:
+                return _error(failed)
+            if isinstance(result, TablePage) and getattr(parameters, "format", "json") == "csv":
+                name = {"content-disposition": f'attachment; filename="hedgerow-{page.name}.csv"'}
+                return StreamingResponse(write_csv(result.rows, page.columns), media_type="text/csv", headers=name)
+            return Response(await asyncio.to_thread(msgspec.json.encode, result), media_type=_JSON)
+
+        return answer
+
+    def _show_document(self, page: Page) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            assert page.document is not None
+            try:
+                body = await asyncio.to_thread(
+                    page.document, await self._context(request), request.path_params["file"]
+                )  # fmt: skip
+            except (Problem, HedgerowError) as failed:
+                return _error(failed)
+            return Response(body, media_type="text/html", headers={"content-security-policy": _DOCUMENT_CSP})
+
+        return answer
+
+    async def _openapi(self, _: Request) -> Response:
+        return Response(self._document, media_type=_JSON)
+
+    async def _live(self, request: Request) -> Response:
+        """Send the page *Now* again and again, as server-sent events."""
+        if self._streams >= _MAX_STREAMS:
+            return Response("Too many pages are open.\n", 503)
+        context = await self._context(request)
+        try:
+            parameters = _convert(dict(request.query_params), PAGES[0].parameters)
+        except ValueError as failed:
+            return _error(failed)
+        return StreamingResponse(self._events(request, context.user, parameters), media_type="text/event-stream")
+
+    async def _events(self, request: Request, user: User, parameters: Any) -> AsyncIterator[bytes]:
+        self._streams += 1
+        try:
+            while not self._site.closing and not self._site.closed and not await request.is_disconnected():
+                with suppress(HedgerowError):
+                    context = await self._context(request)
+                    result = await asyncio.to_thread(PAGES[0].query, context, parameters)
+                    html = await asyncio.to_thread(
+                        self._templates.get_template("now_live.html").render, result=result, user=user, now=context.now
+                    )
+                    data = msgspec.json.encode({"html": html, "series": result.series})
+                    yield b"data: " + data + b"\n\n"
+                for _ in range(int(_LIVE_EVERY * 2)):
+                    if not (self._site.closing or self._site.closed):
+                        await asyncio.sleep(0.5)
+        finally:
+            self._streams -= 1
+
+    # ---- Changing
+
+    def _form(self, page: Page, action: Action) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            form = {name: values[0] for name, values in (await read_form(request.receive)).items()}
+            user = _user(request)
+            check_form(user, request.scope, form.pop("form_token", ""))
+            back = form.pop("back", f"/dashboard/{page.name}")
+            if not back.startswith("/") or back.startswith(("//", "/\\")):
+                back = f"/dashboard/{page.name}"
+            try:
+                fields = _convert(form, action.request)
+                done = await self._run(page, action, await self._context(request), fields)
+            except (Problem, HedgerowError, ValueError) as failed:
+                context = await self._context(request)
+                body = self._render(page, context, parameters=None, result=None, error=str(failed), message="")
+                return Response(body, _status(failed), media_type="text/html")
+            target = done.location or back
+            joined = "&" if "?" in target else "?"
+            return RedirectResponse(f"{target}{joined}{urlencode({'done': done.message})}", _SEE_OTHER)
+
+        return answer
+
+    def _change(self, page: Page, action: Action) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            check_form(_user(request), request.scope, request.headers.get("x-form-token", ""))
+            try:
+                fields = msgspec.json.decode(await _json_body(request), type=action.request)
+                done = await self._run(page, action, await self._context(request), fields)
+            except (Problem, HedgerowError, ValueError) as failed:
+                return _error(failed)
+            return Response(msgspec.json.encode(done), media_type=_JSON)
+
+        return answer
+
+    async def _run(self, page: Page, action: Action, context: Context, fields: Any) -> Any:
+        if not context.user.may_change:
+            raise Problem(403, "A viewer cannot change anything.")
+        done = await asyncio.to_thread(action.run, context, fields)
+        user, change = context.user, f"{page.name}.{action.name}"
+        await asyncio.to_thread(self._audit.add, user.name, user.address, change, done.subject, done.message)
+        return done
+
+    async def _context(self, request: Request) -> Context:
+        problems = await self._health.problems()
+        return Context(self._site, _user(request), time.time(), self._audit, problems, self._jobs)
+
+
+def _user(request: Request) -> User:
+    user = request.scope["hedgerow.user"]
+    if not isinstance(user, User):
+        raise Refused(401, "Log in.", login=True)
+    return user
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    if request.url.path.startswith(openapi.API):
+        return Response(msgspec.json.encode({"error": error.text}), error.status, media_type=_JSON)
+    return Response(f"{error.text}\n", error.status, media_type="text/plain")
+
+
+def _required(page: Page) -> bool:
+    fields = msgspec.structs.fields(page.parameters)
+    return any(field.required for field in fields)
+
+
+def _convert(given: Mapping[str, Any], wanted: type[msgspec.Struct]) -> Any:
+    """Convert texts of a query string or form. Empty ones count as not given."""
+    return msgspec.convert({name: value for name, value in given.items() if value != ""}, wanted, strict=False)
+
+
+def _status(failed: Exception) -> int:
+    if isinstance(failed, Problem):
+        return failed.status
+    return 503 if isinstance(failed, StoreError) else 400
+
+
+def _error(failed: Exception) -> Response:
+    return Response(msgspec.json.encode({"error": str(failed)}), _status(failed), media_type=_JSON)
+
+
+async def _json_body(request: Request) -> bytes:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+        raise Problem(415, f"Send {_JSON}.")
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MAX_BODY:
+            raise Problem(413, f"At most {_MAX_BODY:,} bytes.")
+    return body
+
+
+def _query_string(parameters: Any, **changes: Any) -> str:
+    """Return the query string of a table with some parameters changed; those with their default are left out."""
+    fields = msgspec.structs.fields(parameters)
+    values = {field.name: changes.get(field.name, getattr(parameters, field.name)) for field in fields}
+    return "?" + urlencode({field.name: values[field.name] for field in fields if values[field.name] != field.default})
+
+
+def _json_of(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _time(at: float | None) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}" if at else ""
+
+
+def _count(number: float) -> str:
+    return f"{number:,}"
+
+
+def _duration(seconds: float) -> str:
+    """
+    Return a duration in its largest unit.
+
+    >>> _duration(30), _duration(600), _duration(7300), _duration(200_000)
+    ('1 min', '10 min', '2 h', '2 d')
+    """
+    if seconds < 7200:  # noqa: PLR2004 - two hours
+        return f"{max(1, round(seconds / 60))} min"
+    return f"{round(seconds / 3600)} h" if seconds < 172_800 else f"{round(seconds / 86_400)} d"  # noqa: PLR2004

@@ -1,0 +1,95 @@
+"""What a page of the dashboard consists of: a query, a template, and changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from hedgerow.ledger.reader import LedgerReader
+from hedgerow.settings import Settings
+from hedgerow.web.admin.access import User
+from hedgerow.web.app import Site
+from hedgerow.web.audit import AuditLog
+from hedgerow.web.dashboard.jobs import Jobs
+from hedgerow.web.dashboard.tables import Column
+from hedgerow.web.ledger_access import has_ledger, open_ledger
+
+
+class Problem(Exception):  # noqa: N818 - the client's mistake, not a fault of ours
+    """A response that says what is wrong."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status, self.text = status, text
+
+
+class Empty(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of a page that has none."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What a change did, in a sentence; whom it was about; and the page that shows it."""
+
+    message: str
+    subject: str = ""
+    location: str = ""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What queries and changes see. *problems* are the parts that do not work: see `Health.problems`."""
+
+    site: Site
+    user: User
+    now: float
+    audit: AuditLog
+    problems: Mapping[str, str] = field(default_factory=dict)
+    jobs: Jobs = field(default_factory=Jobs)
+
+    @property
+    def settings(self) -> Settings:
+        return self.site.app.settings
+
+    @property
+    def has_ledger(self) -> bool:
+        return self.settings.ledger.enabled and has_ledger(self.settings)
+
+    def ledger(self) -> AbstractContextManager[LedgerReader]:
+        """Open the ledger. Raises StoreError if there is none."""
+        return closing(open_ledger(self.settings))
+
+
+@dataclass(frozen=True)
+class Action:
+    """A change that operators can make. *request* is the type of its fields."""
+
+    name: str
+    summary: str
+    request: type[msgspec.Struct]
+    run: Callable[[Context, Any], Done]
+
+
+@dataclass(frozen=True)
+class Page:
+    """
+    A page, at `/dashboard/NAME` and `/api/v1/NAME`. *name* is also that of its template.
+
+    *summary* is a sentence for the OpenAPI document. *result* is the type that *query* returns. *columns* are those of
+    a table. A page that needs parameters, such as one visitor's, is not *in_navigation*.
+    """
+
+    name: str
+    title: str
+    summary: str
+    query: Callable[[Context, Any], Any]
+    result: Any
+    parameters: type[msgspec.Struct] = Empty
+    columns: Sequence[Column] = ()
+    actions: Sequence[Action] = ()
+    in_navigation: bool = True
+    document: Callable[[Context, str], bytes] | None = None
+    """Returns an HTML document of its own, at `/dashboard/NAME/document/FILE`, which runs apart from the dashboard."""

@@ -1,0 +1,241 @@
+"""*Now*: whether the site is being crawled, by whom, and what is done about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
+from typing import Literal
+
+import msgspec
+
+from hedgerow.challenge.prices import is_price_key
+from hedgerow.core.attack import visitors_of
+from hedgerow.core.decision import Block, VisitorScore
+from hedgerow.errors import StoreError
+from hedgerow.ledger.minutes import MINUTE, MinuteCount
+from hedgerow.ledger.reader import Row
+from hedgerow.web.daily_limits import limits_of
+from hedgerow.web.dashboard.page import Context, Page
+from hedgerow.web.visitor_rows import VisitorRow, describe_reason, gateways_among, row_of
+
+ACTIONS = ("pass", "challenge", "detain", "refuse")
+_SPANS = {"1h": (3600, 60), "24h": (86_400, 600), "7d": (604_800, 3600)}
+"""Seconds of a chart, and of one point in it."""
+_RECENT = 900
+_MIN_STOPPED, _MIN_SHARE = 10, 0.05
+"""Requests of the last quarter of an hour, and their share, from which the site is said to be crawled."""
+_MAX_ROWS = 20
+_STOPPED_COLUMNS = ("at", "visitor", "method", "target", "user_agent", "action", "code", "ref", "observed")
+
+
+class NowParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    span: Literal["1h", "24h", "7d"] = "1h"
+
+
+class Series(msgspec.Struct, frozen=True):
+    """Requests over time: the start of each step in seconds, and one number for it by action."""
+
+    step: int
+    times: list[int]
+    actions: dict[str, list[int]]
+
+
+class ReasonCount(msgspec.Struct, frozen=True):
+    code: str
+    count: int
+    text: str
+
+
+class Component(msgspec.Struct, frozen=True):
+    """A part that the site needs. *problem* is empty if it works."""
+
+    name: str
+    problem: str
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """How many pages a day are allowed, and why this is the number."""
+
+    name: str
+    pages: int
+    why: str
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """A visit that did not pass, or would not have passed."""
+
+    at: float
+    visitor: str
+    method: str
+    target: str
+    user_agent: str
+    action: str
+    code: str
+    reference: str
+    observed: bool
+
+
+class Now(msgspec.Struct, frozen=True):
+    """
+    The state of the site.
+
+    *sentence* answers whether the site is being crawled. *pages_saved* are pages of the span that crawlers did not get.
+    *challenges* and *detained* count since the start of the service. *history* is false without a ledger.
+    """
+
+    sentence: str
+    is_crawled: bool
+    observing: bool
+    history: bool
+    series: Series
+    totals: dict[str, int]
+    pages_saved: int
+    challenges: dict[str, int]
+    suspects: int
+    suspects_by_reason: list[ReasonCount]
+    blocked: int
+    blocked_by_reason: list[ReasonCount]
+    latest_blocks: list[VisitorRow]
+    latest_stopped: list[Stopped]
+    campaigns: int
+    detained: int
+    visitors: int
+    budgets: list[Budget]
+    gateways: int
+    components: list[Component]
+
+
+def query(context: Context, parameters: NowParameters) -> Now:
+    site, settings, now = context.site, context.settings, context.now
+    metrics, state = site.metrics(), site.stores.state
+    counts, stopped, problem = _history(context, _SPANS[parameters.span][0])
+    blocks, scores = visitors_of(state.blocks(now)), state.scores()
+    suspects = [score for key, score in scores if score.identity != "person" and not is_price_key(key)]
+    totals = Counter[str]()
+    for one in counts:
+        totals[one.action] += one.visits
+    saved = sum(one.pages for one in counts if one.action != "pass" and not one.observed)
+    sentence, is_crawled = _sentence(context, counts)
+    k1, k2 = limits_of(settings)
+    return Now(
+        sentence=sentence,
+        is_crawled=is_crawled,
+        observing=bool(settings.observe),
+        history=context.has_ledger,
+        series=_series(counts, now, *_SPANS[parameters.span]),
+        totals={action: totals[action] for action in ACTIONS},
+        pages_saved=saved,
+        challenges=_challenges(metrics.challenges),
+        suspects=len(suspects),
+        suspects_by_reason=_by_reason(code for score in suspects for code, _ in score.reasons),
+        blocked=len(blocks),
+        blocked_by_reason=_by_reason(block.evidence.code for block in blocks),
+        latest_blocks=_latest(context, blocks, scores),
+        latest_stopped=stopped,
+        campaigns=len(site.campaigns()),
+        detained=metrics.inside,
+        visitors=len(state),
+        budgets=[
+            Budget("without a clearance", k1.pages, k1.why),
+            Budget("with a clearance", k2.pages, k2.why),
+        ],
+        gateways=len(gateways_among(scores, now)),
+        components=_components(context, problem),
+    )
+
+
+def _history(context: Context, seconds: int) -> tuple[Sequence[MinuteCount], list[Stopped], str]:
+    """Return the counts of the span, the last visits that did not pass, and why there are none, if there are not."""
+    if not context.has_ledger:
+        return (), [], ""
+    try:
+        with context.ledger() as ledger:
+            counts = ledger.minutes(context.now - seconds, context.now + MINUTE)
+            rows = ledger.last_stopped(_MAX_ROWS, _STOPPED_COLUMNS)
+    except StoreError as error:
+        return (), [], str(error)
+    return counts, [_stopped(row) for row in rows], ""
+
+
+def _stopped(row: Row) -> Stopped:
+    return Stopped(**{**dict(zip(Stopped.__struct_fields__, row, strict=True)), "observed": bool(row[-1])})
+
+
+def _sentence(context: Context, counts: Sequence[MinuteCount]) -> tuple[str, bool]:
+    """Say whether the site is being crawled, from the last quarter of an hour."""
+    recent = [one for one in counts if one.minute >= context.now - _RECENT]
+    visits = sum(one.visits for one in recent)
+    stopped = sum(one.visits for one in recent if one.action != "pass")
+    active = [one for one in context.site.campaigns() if one.seen >= context.now - _RECENT]
+    done = "would have been stopped" if context.settings.observe else "were stopped"
+    if not context.has_ledger:
+        return "The ledger is off, so there is no history to answer from.", False
+    if not visits:
+        return "No: nobody has visited the site in the last 15 minutes.", False
+    share = f"{stopped:,} of {visits:,} requests of the last 15 minutes {done}"
+    if stopped >= _MIN_STOPPED and stopped >= _MIN_SHARE * visits:
+        also = f", and {len(active)} campaign{'s are' if len(active) > 1 else ' is'} active" if active else ""
+        return f"Yes, the site is being crawled: {share}{also}.", True
+    if active:
+        return f"Yes, by {len(active)} campaign{'s' if len(active) > 1 else ''}: {share}.", True
+    return f"No: {share}.", False
+
+
+def _series(counts: Sequence[MinuteCount], now: float, seconds: int, step: int) -> Series:
+    first = int((now - seconds) // step + 1) * step
+    times = list(range(first, int(now) + 1, step))
+    actions = {action: [0] * len(times) for action in ACTIONS}
+    for one in counts:
+        at = (one.minute - first) // step
+        if 0 <= at < len(times) and one.action in actions:
+            actions[one.action][at] += one.visits
+    return Series(step, times, actions)
+
+
+def _challenges(counted: dict[str, int]) -> dict[str, int]:
+    """Return challenges by what became of them. Those that a page's script solved were never shown."""
+    known = {"silent", "solved", "issued", "cleared"}
+    return {
+        "shown": counted.get("issued", 0),
+        "solved silently": counted.get("cleared", 0),
+        "solved": counted.get("solved", 0),
+        "failed": sum(count for name, count in counted.items() if name not in known),
+    }
+
+
+def _by_reason(codes: Iterable[str]) -> list[ReasonCount]:
+    counted = Counter(codes)
+    return [ReasonCount(code, n, describe_reason(code).text) for code, n in counted.most_common()]
+
+
+def _latest(context: Context, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> list[VisitorRow]:
+    latest = nlargest(_MAX_ROWS, blocks, key=lambda block: block.since)
+    wanted = {block.key for block in latest}
+    score_of = {key: score for key, score in scores if key in wanted}
+    observes = bool(context.settings.observe)
+    return [
+        row_of(context.settings, block.key, score_of.get(block.key), block, context.now, observed=observes)
+        for block in latest
+    ]
+
+
+def _components(context: Context, ledger_problem: str) -> list[Component]:
+    site, settings = context.site, context.settings
+    names = ["upstream"] if settings.proxy.upstream else []
+    names += ["state"]
+    names += ["ledger"] if settings.ledger.enabled else []
+    names += ["lists"] if site.follower is not None else []
+    names += ["watch"] if settings.watch.enabled else []
+    problems = {**({"ledger": ledger_problem} if ledger_problem else {}), **context.problems}
+    return [Component(name, problems.get(name, "")) for name in dict.fromkeys([*names, *problems])]
+
+
+PAGE = Page(
+    name="now",
+    title="Now",
+    summary="Whether the site is being crawled, and what is done about it.",
+    query=query,
+    result=Now,
+    parameters=NowParameters,
+)

@@ -1,0 +1,106 @@
+"""What operators see about suspected and blocked visitors, on the command line and in the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from hedgerow.challenge.prices import GATEWAY_FROM, HALF_LIFE, gateway_of, is_price_key
+from hedgerow.core.attack import visitors_of
+from hedgerow.core.decision import Block, VisitorScore
+from hedgerow.detectors.registry import registry
+from hedgerow.policy.score import explained, score_at
+from hedgerow.settings import Settings
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """A reason of a score: the code of the evidence, how often it was found, and what it means."""
+
+    code: str
+    times: int
+    text: str
+
+
+class VisitorRow(msgspec.Struct, frozen=True):
+    """
+    A visitor that is suspected or blocked. *until* is the end of its block. *observed*: nothing of it is enforced.
+
+    *gateway* is about how many people hold clearances at this address, if these are many.
+    """
+
+    visitor: str
+    identity: str
+    observed: bool
+    until: float | None
+    suspicion: float
+    wrong_visits: int
+    challenges: int
+    why: str
+    gateway: int
+    reasons: list[Reason]
+
+
+def visitor_rows(
+    settings: Settings,
+    blocks: Sequence[Block],
+    scores: Sequence[tuple[str, VisitorScore]],
+    now: float,
+    *,
+    observed: bool,
+) -> list[VisitorRow]:
+    """Return one row for each visitor, blocked visitors first, then by score."""
+    blocked = {block.key: block for block in visitors_of(blocks)}
+    score_of = {key: score for key, score in scores if not is_price_key(key)}
+    gateways = gateways_among(scores, now)
+    rows = [
+        row_of(settings, key, score_of.get(key), blocked.get(key), now, observed=observed, gateway=gateways.get(key, 0))
+        for key in {**blocked, **score_of, **gateways}
+    ]
+    return sorted(rows, key=lambda row: (row.until is None, -row.suspicion, row.visitor))
+
+
+def row_of(
+    settings: Settings,
+    key: str,
+    known: VisitorScore | None,
+    block: Block | None,
+    now: float,
+    *,
+    observed: bool,
+    gateway: int = 0,
+) -> VisitorRow:
+    """Return the row of one visitor."""
+    score = known if known is not None else VisitorScore()
+    return VisitorRow(
+        visitor=key,
+        identity="blocked" if block else score.identity,
+        observed=observed,
+        until=block.until if block else None,
+        suspicion=round(score_at(score, now, settings.policy.half_life), 3),
+        wrong_visits=score.suspicious_visits,
+        challenges=score.challenges,
+        why=_why(score, block, gateway),
+        gateway=gateway,
+        reasons=[describe_reason(code, times) for code, times in score.reasons],
+    )
+
+
+def gateways_among(scores: Sequence[tuple[str, VisitorScore]], now: float) -> dict[str, int]:
+    """Return the addresses at which several people hold clearances side by side, and about how many these are."""
+    held = {gateway_of(key): score_at(score, now, HALF_LIFE) for key, score in scores if gateway_of(key)}
+    return {address: round(count) for address, count in held.items() if count >= GATEWAY_FROM}
+
+
+def _why(score: VisitorScore, blocked_by: Block | None, people: int) -> str:
+    reasons = [blocked_by.evidence.text if blocked_by else explained(score) if score.reasons else ""]
+    if people:
+        reasons.append(f"A gateway: about {people} people hold clearances here.")
+    return " ".join(filter(None, reasons))
+
+
+def describe_reason(code: str, times: int = 1) -> Reason:
+    """Return a reason with the words of its evidence; those of a template say when it is given."""
+    found = registry().find_code(code)
+    text = "" if found is None else found[1].when if "{" in found[1].text else found[1].text
+    return Reason(code, times, text)

@@ -1,0 +1,159 @@
+"""The pages about one visitor and about a complaint."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import quote
+
+import pytest
+
+from hedgerow.core.decision import Decision, Evidence
+from hedgerow.core.ledger import Entry
+from hedgerow.core.visit import Marker, Visit
+from hedgerow.markers.token import page_digest
+from hedgerow.watch.models.bundle import shipped
+from hedgerow.web.dashboard.path_tree import features_of, intervals_of, tree_of
+from web.dashboard.desk import Desk
+
+EVIL = "<script>alert(1)</script>"
+TRAPPED = Decision("refuse", (Evidence("trap", "trap", 1.0, "Followed a hidden link."),))
+
+
+def visit(target: str, parent: str | None = None, kind: str = "page", at: float | None = None, **fields) -> Visit:
+    marker = None if parent is None else Marker(kind, b"12345678", page_digest(parent), target)
+    moment = time.time() if at is None else at
+    return Visit(moment, "192.0.2.7", "192.0.2.7", "192.0.2.7", "GET", target, marker=marker, host="a.b", **fields)
+
+
+def write(desk: Desk, *entries: Entry) -> None:
+    ledger = desk.site.stores.ledger
+    for entry in entries:
+        ledger.append(entry)
+    done = time.monotonic() + 10
+    while ledger.written < len(entries) and time.monotonic() < done:
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def desk(tmp_path) -> Desk:
+    desk = Desk(tmp_path)
+    desk.log_in()
+    return desk
+
+
+def crawl(desk: Desk) -> None:
+    """A crawler that was blocked, and has the reference 1A2B-3C4D."""
+    write(
+        desk,
+        Entry(visit("/"), Decision("pass"), 200),
+        Entry(visit("/a", "/", user_agent=EVIL), Decision("pass"), 200),
+        Entry(visit(f"/x?{EVIL}", "/a", "trap"), TRAPPED, 403, "1A2B-3C4D"),
+    )
+    desk.block("192.0.2.7")
+
+
+def test_the_path_is_a_tree_with_traps_and_links_of_others():
+    shared = Evidence("shared", "minted-for-another", 0.2, "Link of another.", details="0011")
+    nodes = tree_of(
+        [
+            (visit("/", at=1.0), Decision("pass")),
+            (visit("/a", "/", at=2.0), Decision("pass")),
+            (visit("/b", "/", at=2.5), Decision("pass", (shared,))),
+            (visit("/t", "/b", "trap", at=4.0), TRAPPED),
+            (visit("/elsewhere", at=9.0), Decision("pass")),
+        ]
+    )
+    assert [node.depth for node in nodes] == [0, 1, 1, 2, 0]
+    assert [node.width for node in nodes] == [2, 0, 1, 0, 0]
+    assert [node.trap for node in nodes] == [False, False, False, True, False]
+    assert [node.foreign for node in nodes] == [False, False, True, False, False]
+    assert [node.seconds for node in nodes] == [None, 1.0, 0.5, 1.5, 5.0]
+    assert intervals_of(nodes).below_a_second == 1
+    assert tree_of([]) == []
+    assert intervals_of([]) is None
+
+
+def test_features_are_compared_with_those_of_people():
+    entries = [(visit(f"/{n}", f"/{n - 1}", at=0.1 * n), Decision("pass")) for n in range(1, 31)]
+    found = {one.name: one for one in features_of(entries, shipped("boosted"))}
+    assert found["depth"].people_at_most > 0.9, "no person goes thirty links deep"
+    assert all(0 <= one.people_at_most <= 1 for one in found.values())
+    assert features_of(entries[:3], shipped("boosted")) == []
+    assert features_of(entries, None) == []
+
+
+@pytest.mark.parametrize("name", ["192.0.2.7", "1a2b-3c4d"])
+def test_a_visitor_is_found_by_address_and_by_reference(desk, name):
+    crawl(desk)
+    told = desk.read(f"visitor?visitor={name}")
+    assert told["visitor"] == "192.0.2.7"
+    assert told["row"]["identity"] == "blocked"
+    assert (told["depth"], told["traps"], told["visits"]) == (2, 1, 3)
+    assert told["reasons"][0]["text"] == "Followed a hidden link."
+    page = desk.ask(f"/dashboard/visitor?visitor={name}").body.decode()
+    assert "<script>alert" not in page
+    assert "hidden link" in page
+
+
+def test_a_visitor_nobody_knows(desk):
+    told = desk.read("visitor?visitor=203.0.113.9")
+    assert told["visits"] == 0
+    assert desk.ask("/dashboard/visitor?visitor=203.0.113.9").status == 200
+    assert desk.ask("/api/v1/visitor").status == 400
+    assert desk.ask("/api/v1/visitor?visitor=FFFF-FFFF").status == 404
+    assert desk.change("visitor/forgive", visitor="203.0.113.9").status == 404
+
+
+def test_forgive_ban_and_allow(desk):
+    crawl(desk)
+    assert "Removes the block" in desk.read("visitor?visitor=192.0.2.7")["preview"]["forgive"]
+    answer = desk.post("/dashboard/visitor/forgive", visitor="192.0.2.7", reason="a person")
+    assert answer.header("location").startswith(b"/dashboard/visitor?visitor=192.0.2.7&done=")
+    assert desk.read("visitor?visitor=192.0.2.7")["row"]["until"] is None
+    assert desk.change("visitor/ban", visitor="192.0.2.7", duration="2h", reason="again").status == 200
+    until = desk.read("visitor?visitor=192.0.2.7")["row"]["until"]
+    assert 7100 < until - time.time() <= 7200
+    assert desk.change("visitor/allow", visitor="192.0.2.7", duration="1d").status == 200
+    assert desk.read("visitor?visitor=192.0.2.7")["listed"] == ["white: 192.0.2.7"]
+    assert desk.change("visitor/ban", visitor="192.0.2.7", duration="long").status == 400
+    changes = [row["change"] for row in desk.read("audit")["rows"]]
+    assert changes == ["visitor.allow", "visitor.ban", "visitor.forgive"]
+
+
+def test_visitors_are_a_table(desk):
+    for number in range(60):
+        desk.block(f"198.51.100.{number}")
+    told = desk.read("visitors?size=20&page=3&sort=-visitor")
+    assert (told["total"], len(told["rows"])) == (60, 20)
+    assert desk.read("visitors?filter=100.59")["total"] == 1
+    assert b"page 1 of 2" in desk.ask("/dashboard/visitors").body
+
+
+def test_from_a_complaint_to_let_in(desk):
+    crawl(desk)
+    found = desk.read("complaint?reference=1a2b-3c4d")["found"]
+    assert (found["visitor"], found["code"], found["is_blocked"]) == ("192.0.2.7", "trap", True)
+    page = desk.ask("/dashboard/complaint?reference=1A2B-3C4D").body.decode()
+    assert "Let this person in" in page
+    answer = desk.post("/dashboard/complaint/let-in", reference="1A2B-3C4D", back="/dashboard/complaint")
+    assert answer.status == 303
+    assert not desk.site.stores.state.blocks(time.time())
+    (entry,) = desk.read("lists")["rows"]
+    assert (entry["list"], entry["subject"], entry["reason"]) == ("white", "192.0.2.7", "Complaint 1A2B-3C4D")
+    (count,) = desk.read("complaint")["counts"]
+    assert (count["code"], count["count"]) == ("trap", 1)
+    assert "[traps]" in count["setting"]
+
+
+@pytest.mark.parametrize(("reference", "status"), [("FFFF-FFFF", 404), ("nonsense", 400), ("' OR 1=1--", 400)])
+def test_a_reference_that_does_not_exist(desk, reference, status):
+    assert desk.ask(f"/api/v1/complaint?reference={quote(reference)}").status == status
+    assert desk.ask(f"/dashboard/complaint?reference={quote(reference)}").status == status
+    assert desk.change("complaint/let-in", reference=reference).status == status
+
+
+def test_hidden_addresses_are_found_by_the_state(tmp_path):
+    desk = Desk(tmp_path, "[privacy]\naddresses = 'hashed'\nkey = '0123456789abcdef0123456789abcdef'\n")
+    crawl(desk)
+    assert desk.read("complaint?reference=1A2B-3C4D")["found"]["visitor"] == "192.0.2.7"
+    assert desk.read("visitor?visitor=192.0.2.7")["visits"] == 3
