@@ -28,7 +28,7 @@ def hidden_targets(page: bytes, linked: Collection[bytes], *, more_follow: bool 
     Every visitor gets the same. If *more_follow*, links may come that are not known yet: then these are names that
     hardly any page links to.
 
-    >>> next(hidden_targets(b"/", [b"/docs/a.html", b"/blog/b.html"])) in {b"/docs/b.html", b"/blog/a.html"}
+    >>> next(hidden_targets(b"/start", [b"/docs/a.html", b"/blog/b.html"])) in {b"/docs/b.html", b"/blog/a.html"}
     True
     """
     used = {page}
