@@ -28,17 +28,22 @@
   let chart = null;
   const data = () => [series.times, ...actions.map((name) => series.actions[name])];
   const size = () => ({ width: Math.max(240, box.clientWidth), height: window.innerWidth < 600 ? 200 : 260 });
+  // Times are in UTC, as everywhere in the dashboard.
+  const moment = (at) => {
+    const text = new Date(at * 1000).toISOString();
+    return series.step >= 3600 ? text.slice(5, 10) + " " + text.slice(11, 16) : text.slice(11, 16);
+  };
   const draw = () => {
     if (chart) chart.destroy();
     const axis = { stroke: color("--text"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") } };
     chart = new uPlot({
       ...size(),
-      series: [{}, ...actions.map((name) => ({
+      series: [{ label: "Time", value: (_, at) => (at === null ? "--" : moment(at)) }, ...actions.map((name) => ({
         label: (box.dataset.observing && name !== "pass" ? "would have been " : "") + labels[name],
         stroke: color("--" + name), width: 2, points: { show: series.times.length < 3 },
         dash: { pass: undefined, challenge: [8, 3], detain: [3, 3], refuse: [12, 2, 2, 2] }[name],
       }))],
-      axes: [axis, { ...axis, size: 60 }],
+      axes: [{ ...axis, values: (_, times) => times.map(moment) }, { ...axis, size: 60 }],
       scales: { y: { range: (_, low, high) => [0, Math.max(4, high)] } },
     }, data(), box);
   };
