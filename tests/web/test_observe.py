@@ -116,7 +116,7 @@ def test_the_overview_shows_what_would_have_been_done():
     assert [block["key"] for block in json.loads(ask(client, "/would-have-blocked").body)] == [ME]
     client.site.reload(settings(LIMIT))
     page = ask(client).body.decode()
-    assert "<h2>Blocked</h2>" in page
+    assert "<h2>Latest blocks</h2>" in page
     assert ME not in page
     assert json.loads(ask(client, "/would-have-blocked").body) == []
 
