@@ -311,5 +311,5 @@ def test_arbitrary_bytes_raise_nothing_but_list_errors(data):
 
 
 def test_a_time_of_fail2ban_that_is_none_is_a_fault_with_its_line():
-    with pytest.raises(ListError, match=r"bans:1: the time '2026-13-01 00:00:00' cannot be read"):
+    with pytest.raises(ListError, match=r"list.txt:1: the time '2026-13-01 00:00:00' cannot be read"):
         read("192.0.2.1 2026-13-01 00:00:00 + 600 = 2026-13-01 00:10:00\n")

@@ -35,6 +35,8 @@ from .test_forms import CONTAINED, FIREFOX, ME, OTHER, SMALL
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 EDITED = "127.0.0.40"
+LINKED = ("Referer", "http://shop.example/")
+"""With it a page counts as read. Over plain HTTP, pages that no link of the site led to count apart from a form."""
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +209,7 @@ def asks_and_shows(service: ServiceForm, port: int) -> None:
     """The same of each front that asks and comes back for the answer: lists, a challenge that keeps a form, its end."""
     lies = [("X-Forwarded-Uri", "/style.css"), ("X-Forwarded-Method", "POST"), ("X-Forwarded-For", "10.9.8.7"),
             ("X-Hedgerow-Ref", "x")]  # fmt: skip
-    passed = get(port, "/item/1?a=b", more=lies)
+    passed = get(port, "/item/1?a=b", more=[LINKED, *lies])
     assert passed.status == 200
     assert b"/item/1" in passed.body
     wait_for("the visit", lambda: service.entries)
@@ -216,7 +218,7 @@ def asks_and_shows(service: ServiceForm, port: int) -> None:
     refused = get(port, "/item/1", OTHER)
     assert refused.status == 403
     assert refused.headers["hedgerow-decision"].startswith("refuse; code=list-black")
-    get(port, "/item/2")
+    assert get(port, "/item/2", more=[LINKED]).status == 200
     form = [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", "http://shop.example")]
     page = get(port, "/comment", method="POST", more=form, body=b"text=hello")
     assert page.status == 403

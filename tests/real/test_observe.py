@@ -13,6 +13,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,12 @@ def command(state: Path, config: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def told_now(hedgerow: Protect) -> dict[str, Any]:
+    """What the dashboard's page *Now* shows."""
+    told: dict[str, Any] = json.loads(hedgerow.ask_admin("/api/v1/now"))
+    return told
+
+
 def test_observing_changes_no_byte_and_has_no_consequences(
     site: Nginx,
     protect: Callable[..., Protect],
@@ -141,10 +148,19 @@ def test_observing_changes_no_byte_and_has_no_consequences(
     assert hedgerow.metric('hedgerow_visits_total{action="refuse"}') == 0
     assert hedgerow.metric("hedgerow_blocked_total") == 0
     assert hedgerow.metric("hedgerow_would_have_blocked_total") >= 1
-    overview = hedgerow.ask_admin("/")
-    assert "Would have blocked" in overview
-    assert "would have refused" in overview
-    assert who in overview
+    wait_for("the ledger", lambda: told_now(hedgerow)["totals"]["refuse"] > 20)
+    now = told_now(hedgerow)
+    assert now["observing"]
+    assert now["pages_saved"] == 0
+    assert who in {block["visitor"] for block in now["latest_blocks"]}
+    assert who in {visit["visitor"] for visit in now["latest_stopped"]}
+    assert {visit["observed"] for visit in now["latest_stopped"]} == {True}
+    page = hedgerow.ask_admin("/")
+    assert "Would have blocked" in page
+    assert "<dt>would have been refused</dt>" in page
+    assert "<td>would have been refused: " in page
+    assert "<td>refused: " not in page
+    assert who in page
     assert hedgerow.blocked() == {}
     assert who in {block["key"] for block in json.loads(hedgerow.ask_admin("/would-have-blocked"))}
     hedgerow.stop()

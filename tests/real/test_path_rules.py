@@ -68,12 +68,16 @@ def is_asked(hedgerow: Protect, who: str) -> bool:
     return status == 429 and b"under-attack" in body
 
 
-def command(hedgerow: Protect, *arguments: str) -> str:
-    done = subprocess.run(
+def run_command(hedgerow: Protect, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [str(HEDGEROW), *arguments, "--config", str(hedgerow.config)],
         capture_output=True, text=True, timeout=60, check=False,
         env=clean_environment(HEDGEROW__DIRECTORY=str(hedgerow.folder / "state"), COLUMNS="200"),
     )  # fmt: skip
+
+
+def command(hedgerow: Protect, *arguments: str) -> str:
+    done = run_command(hedgerow, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -94,7 +98,9 @@ def test_rules_and_an_attack(
     assert status("/sql-delete.html") == 200
     wait_for("the line of the decision", lambda: "rule for /sql-insert*" in hedgerow.said())
     assert "rule        /sql-select*: protection off" in command(hedgerow, "explain", "/sql-select.html")
-    assert "rule        The rule for the path /sql-c* applies" in command(hedgerow, "explain", who)
+    # The process that writes the ledger gets the visits of the workers a moment later.
+    applied = "rule        The rule for the path /sql-c* applies"
+    wait_for("the visit in the ledger", lambda: applied in run_command(hedgerow, "explain", who).stdout)
 
     assert command(hedgerow, "attack", "status") == "off\n"
     command(hedgerow, "attack", "on", "--for", "10m")

@@ -258,6 +258,8 @@ def test_the_settings_choose_level_and_format(monkeypatch):
     root = logging.getLogger()
     before, level, out = list(root.handlers), root.level, io.StringIO()
     monkeypatch.setattr("sys.stderr", out)
+    # A command that another test ran may have left its handler.
+    root.handlers.clear()
     try:
         for text in ('level = "warning"\nformat = "json"\n', 'level = "debug"\nformat = "logfmt"\n'):
             log_to_stderr(settings(f"[logging]\n{text}").logging)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from threading import Event
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -60,14 +63,37 @@ def follow_log(
                 sys.stdout.flush()
 
     with FollowedLog(path) as log, live if output.is_terminal else nullcontext(), suppress(KeyboardInterrupt):
-        _loop(log, once, every)
+        _loop(log, once, every, _remembered_signals())
     Console(stderr=True).print("Stopped.")
 
 
-def _loop(log: FollowedLog, once: Callable[[], None], every: float) -> None:
+def _remembered_signals() -> Event:
+    """
+    Return what is set when Ctrl-C or SIGTERM comes, besides the exception that follows.
+
+    Python loses an exception that is raised while an object is deleted. Then the next look at this ends the command.
+    """
+    stopped = Event()
+
+    def remember(number: signal.Signals) -> None:
+        usual = signal.getsignal(number)
+
+        def handle(given: int, frame: FrameType | None) -> None:
+            stopped.set()
+            if callable(usual):
+                usual(given, frame)
+
+        signal.signal(number, handle)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        remember(number)
+    return stopped
+
+
+def _loop(log: FollowedLog, once: Callable[[], None], every: float, stopped: Event) -> None:
     due = 0.0
     new = False
-    while True:
+    while not stopped.is_set():
         new |= log.catch_up()
         now = time.monotonic()
         if new and now >= due:

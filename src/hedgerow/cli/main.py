@@ -68,7 +68,7 @@ COMMANDS = {
         "Show suspected and blocked visitors with reasons; forgive, block, export or forget one.",
     ),
     "attack": ("attack:app", "Ask every visitor without a clearance for one, for some time; switch that off; show it."),
-    "alerts": ("alerts:app", "Send a test alert by webhook and mail, as `[alerts]` says."),
+    "alerts": ("alerts:app", "Send a test alert by webhook and mail."),
     "limits": (
         "limits:run",
         "Show how many pages visitors may read in a day and why, how many they read, and who is affected.",

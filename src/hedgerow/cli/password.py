@@ -20,9 +20,9 @@ def run(
     ] = "operator",
 ) -> None:
     """
-    Ask for a password and print the settings of a user of the dashboard, with its hash.
+    Ask for a password and print the settings of a user of the dashboard.
 
-    Without a terminal the password is the first line of standard input.
+    They contain a hash of the password. Without a terminal the password is the first line of standard input.
     """
     from hedgerow.web.admin.passwords import MIN_LENGTH, hash_password
 

@@ -48,9 +48,9 @@ CREATE INDEX IF NOT EXISTS visits_visitor ON visits (visitor, at);
 CREATE INDEX IF NOT EXISTS visits_stopped ON visits (at) WHERE action <> 'pass';
 CREATE INDEX IF NOT EXISTS visits_bots ON visits (at) WHERE (bot <> '' OR claim <> '');
 """
-# A ledger of an older version gets the counts of its last day.
+# A ledger of an older version gets the counts of its last day, once more if an upgrade was cut off.
 _FILL_MINUTES = """
-INSERT INTO minutes
+INSERT OR REPLACE INTO minutes
     SELECT CAST(at / 60 AS INTEGER) * 60 AS m, action, CASE WHEN action = 'pass' THEN '' ELSE code END AS c, observed,
         count(*), sum(kind = 'page')
     FROM visits WHERE at > (SELECT max(at) FROM visits) - 86400 GROUP BY m, action, c, observed
