@@ -90,6 +90,21 @@ class Tab:
     def goto(self, url: str) -> None:
         self._firefox.call("browsingContext.navigate", context=self.context, url=url, wait="complete")
 
+    def note_scripts(self) -> None:
+        """Note on every page from now on which scripts have run, for `wait_for_script`."""
+        note = (
+            "({ target }) => { if (target.localName === 'script') window.ran = (window.ran || []).concat(target.src); }"
+        )
+        self._firefox.call(
+            "script.addPreloadScript", functionDeclaration=f"() => document.addEventListener('load', {note}, true)",
+            contexts=[self.context], sandbox="test",
+        )  # fmt: skip
+
+    def wait_for_script(self, name: str) -> None:
+        """Wait until the script whose address ends with *name* has run on the page."""
+        ends = f"(window.ran || []).some(src => src.endsWith({json.dumps(name)}))"
+        wait_for(f"{name}, at {self.url}", lambda: self.evaluate(ends))
+
     def reload(self) -> None:
         self._firefox.call("browsingContext.reload", context=self.context, wait="complete")
 

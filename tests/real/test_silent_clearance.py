@@ -55,11 +55,21 @@ def wait_until_cleared(page: Page) -> None:
     wait_for("a clearance", asked)
 
 
+def wait_until_answered(page: Page, watch: Watch, url: str) -> None:
+    def answered() -> bool:
+        page.wait_for_timeout(20)
+        return any(one == url for one, _ in watch.answers)
+
+    wait_for(f"the answer to {url}", answered)
+
+
 def test_a_clearance_comes_by_itself(browser: Browser, site: Protect) -> None:
     with tab(browser) as page:
         watch = Watch(page.context, site.url)
         page.goto(site.url + "/0.html")
         wait_until_cleared(page)
+        # The browser has the cookie a moment before it tells of the answer that brought it.
+        wait_until_answered(page, watch, "/.hedgerow/clear")
         first = [url for url, _ in watch.answers]
         assert sum("/page.js" in url for url in first) == 1
         page.get_by_role("link", name="next").click()
