@@ -18,7 +18,8 @@ def test_exactly_the_allowed_number_passes(
     site: Nginx, protect: Callable[..., Protect], address: Callable[[], str]
 ) -> None:
     windows = f'[density]\nwindows = [{{count = {COUNT}, seconds = 600, of = "pages"}}]\n'
-    hedgerow = protect(site.url, settings=windows)
+    # Only the window may decide: the budget of a program is smaller.
+    hedgerow = protect(site.url, settings=f"{windows}[containment]\nk1 = 5000\nk2 = 5000\n")
     who = address()
     got: Counter[int] = Counter()
 

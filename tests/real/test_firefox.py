@@ -79,8 +79,9 @@ def site(nginx: Callable[..., Nginx], tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module")
 def hedgerow(protect: Callable[..., Protect], site: Nginx) -> Protect:
-    # All browsers of these tests have one address.
-    return protect(site.url, settings="[containment]\nk1 = 250\n")
+    # All browsers of these tests have one address, and together they go through the site as a crawler does.
+    alike = '[containment]\nk1 = 250\n[watch]\npaths = "record"\nwindows = "record"\n'
+    return protect(site.url, settings=alike)
 
 
 def enter(tab: Tab, hedgerow: Protect) -> None:

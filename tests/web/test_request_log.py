@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import logging
 import os
 import shlex
+import subprocess
+import sys
 import time
 
 import msgspec
@@ -19,7 +20,7 @@ from hedgerow.lists.model import Listing, Lists
 from hedgerow.proxy.proxy import Proxy
 from hedgerow.settings import read_settings
 from hedgerow.web.http_client.pool import Upstream
-from hedgerow.web.log_format import JsonFormatter, LogfmtFormatter, TextFormatter, log_to_stderr
+from hedgerow.web.log_format import JsonFormatter, LogfmtFormatter, TextFormatter
 from hedgerow.web.request_log import LineLimit, new_request_id
 from real.servers import free_port
 
@@ -254,23 +255,27 @@ def test_an_exception_stays_in_one_line(formatter):
     assert "ValueError: invalid literal" in line
 
 
-def test_the_settings_choose_level_and_format(monkeypatch):
-    root = logging.getLogger()
-    before, level, out = list(root.handlers), root.level, io.StringIO()
-    monkeypatch.setattr("sys.stderr", out)
-    # A command that another test ran may have left its handler.
-    root.handlers.clear()
-    try:
-        for text in ('level = "warning"\nformat = "json"\n', 'level = "debug"\nformat = "logfmt"\n'):
-            log_to_stderr(settings(f"[logging]\n{text}").logging)
-            logging.getLogger("hedgerow.x").info("one")
-            logging.getLogger("hedgerow.x").warning("two")
-        first, *others = out.getvalue().splitlines()
-        assert json.loads(first)["message"] == "two"
-        assert [line.split(" message=")[1] for line in others] == ["one", "two"]
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
+_TWO_LINES = """
+import logging, sys
+from hedgerow.settings import read_settings
+from hedgerow.web.log_format import log_to_stderr
+log_to_stderr(read_settings(sys.argv[1], environment={}).logging)
+logging.getLogger("hedgerow.x").info("one")
+logging.getLogger("hedgerow.x").warning("two")
+"""
+
+
+def logged(text: str) -> list[str]:
+    """What a process logs with these settings. In this one, other tests may have set up logging."""
+    command = [sys.executable, "-c", _TWO_LINES, f"[logging]\n{text}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stderr.splitlines()
+
+
+def test_the_settings_choose_level_and_format():
+    (line,) = logged('level = "warning"\nformat = "json"\n')
+    assert json.loads(line)["message"] == "two"
+    lines = logged('level = "debug"\nformat = "logfmt"\n')
+    assert [line.split(" message=")[1] for line in lines] == ["one", "two"]
 
 
 def test_faulty_settings_are_named():
