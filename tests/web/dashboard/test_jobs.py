@@ -11,7 +11,7 @@ from real.servers import wait_for
 
 def test_a_command_that_fails_says_why():
     with pytest.raises(HedgerowError, match="no-such-log"):
-        run_command(["report", "no-such-log"], {})
+        run_command(["replay", "no-such-log"], {})
 
 
 def test_a_job_that_fails_is_remembered_with_its_problem():

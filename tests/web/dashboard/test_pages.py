@@ -154,6 +154,7 @@ def test_a_removed_shadow_makes_the_service_read_its_models_again(desk):
 
 
 def test_a_report_on_the_ledger_is_made_listed_and_shown_apart_from_the_dashboard(desk):
+    pytest.importorskip("sklearn", reason="reports need hedgerow[report]")
     write(desk, *(visit(f"192.0.2.{number % 5}", f"/{number}", user_agent="<b>curl</b>") for number in range(40)))
     assert desk.change("reports/make").status == 200
     assert desk.change("reports/make").status == 400, "one at a time"
@@ -176,6 +177,7 @@ def test_only_reports_are_shown(desk, name):
 
 
 def test_a_scheduled_report_is_made_when_it_is_due(tmp_path):
+    pytest.importorskip("sklearn", reason="reports need hedgerow[report]")
     desk = Desk(tmp_path, "[admin]\nreport_every = 3600\n")
     try:
         write(desk, visit("192.0.2.1"))
