@@ -29,8 +29,8 @@ _TEXTS = {
     "user_agent": "'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0'",
     "action": "CASE n % 10 WHEN 0 THEN 'refuse' ELSE 'pass' END",
     "code": "CASE n % 10 WHEN 0 THEN 'trap' ELSE '' END",
-    "evidence": """CASE n % 10 WHEN 0 THEN '[{"detector":"trap","code":"trap","weight":1.0,"text":"Followed a hidden link."}]'
-        ELSE '[]' END""",
+    "evidence": "CASE n % 10 WHEN 0 THEN "
+    """'[{"detector":"trap","code":"trap","weight":1.0,"text":"Followed a hidden link."}]' ELSE '[]' END""",
     "method": "'GET'", "host": "'shop.example'", "kind": "'page'", "origin": "'none'",
     # One visit in twenty is that of a bot, or of somebody who says so.
     "bot": "CASE n % 40 WHEN 7 THEN 'googlebot' ELSE '' END", "claim": "CASE n % 40 WHEN 27 THEN 'bingbot' ELSE '' END",
