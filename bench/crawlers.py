@@ -216,6 +216,10 @@ def browser_cases(stealth: Path | None) -> Iterator[Case]:
     for pause, pages in ((0.5, 120), (3.0, 75)):
         run = browser(chromium, "click", pause, pages, 400)
         yield Case("Chromium, visible links", f"click, {pause:g} s", 60, run, "browser", compared=False)
+    stubborn = browsers.walk_by(browsers.chromium, refusals=120)
+    for order in ("click", "breadth"):
+        run = browser(stubborn, order, 0.5, 120, 900)
+        yield Case("Chromium, goes on asking", f"{order}, 0.5 s", 60, run, "browser", False, ("static",))
     for name, walk in (browsers.stealth_walks(stealth) if stealth else {}).items():
         for order in ("click", "breadth"):
             run = browser(walk, order, 0.5, 120, 240)

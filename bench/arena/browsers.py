@@ -66,17 +66,17 @@ class SeleniumTab:
         return self._driver.execute_script(f"return {expression}")
 
 
-def walk(tab: Tab, url: str, order: str, pause: float, pages: int, seconds: float) -> int:
+def walk(tab: Tab, url: str, order: str, pause: float, pages: int, seconds: float, *, refusals: int = _REFUSALS) -> int:
     """
     Read *pages* pages at most, and return how many were asked for.
 
     The *order* is that of a frontier, or "click": then a link of the page on the screen is clicked that leads to a page
-    which was not read yet.
+    which was not read yet. It gives up after so many *refusals* in a row.
     """
     dice, end, asked, refused = Random(1), time.monotonic() + seconds, 0, 0
     frontier: list[tuple[str, str]] = [(url + "/", "")]
     seen, number = {url + "/"}, -1
-    while asked < pages and refused < _REFUSALS and time.monotonic() < end and (frontier or number >= 0):
+    while asked < pages and refused < refusals and time.monotonic() < end and (frontier or number >= 0):
         time.sleep(pause)
         asked += 1
         with contextlib.suppress(Exception):
@@ -190,10 +190,10 @@ Walk = Callable[[str, str, float, int, float], int]
 """A walk: address of the site, order, pause, pages, seconds."""
 
 
-def walk_by(start: Callable[[], contextlib.AbstractContextManager[Tab]]) -> Walk:
+def walk_by(start: Callable[[], contextlib.AbstractContextManager[Tab]], refusals: int = _REFUSALS) -> Walk:
     def run(url: str, order: str, pause: float, pages: int, seconds: float) -> int:
         with start() as tab:
-            return walk(tab, url, order, pause, pages, seconds)
+            return walk(tab, url, order, pause, pages, seconds, refusals=refusals)
 
     return run
 

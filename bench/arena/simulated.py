@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from html import unescape
-from itertools import islice
+from itertools import islice, product
 from random import Random
 from typing import NamedTuple
 
@@ -82,11 +82,11 @@ def solve_use_drop(pages: int, pause: float, *, images: bool, hour: int = 8) -> 
         site.close()
 
 
-def made_up(pace: tuple[float, float], requests: int, *, images: bool) -> int:
+def made_up(pace: tuple[float, float], requests: int, *, images: bool, typed: bool) -> int:
     """
-    Let a crawler with a clearance ask for addresses that no page has linked it to, each as if the last page led there.
+    Let a crawler with a clearance ask for addresses that no page has linked it to.
 
-    Returns how many pages came.
+    Each as if the last page led there, or as if it was *typed*. Returns how many pages came.
     """
     site, dice = SimulatedSite(), Random(1)
     try:
@@ -94,7 +94,7 @@ def made_up(pace: tuple[float, float], requests: int, *, images: bool) -> int:
         crawler.type("/")
         for path in dice.sample(wiki.PATHS, requests):
             site.clock.now += dice.uniform(*pace)
-            crawler.click(path)
+            (crawler.type if typed else crawler.click)(path)
         return crawler.pages
     finally:
         site.close()
@@ -270,10 +270,10 @@ def report() -> list[str]:
             row(f"{name}: most pages in 24 hours, begun at 0, 8, 16 or 23 h", got, "at most 150", met=got <= 150)
             grown = growth(prices, 100)
             row(f"{name}: price of a page within 100 pages, times the first", grown, "at least 10", met=grown >= 10)
-    for pace in (_PACES[0], _PACES[-1]):
-        for images in (False, True):
-            name = f"addresses made up, {pace[0]:g} to {pace[1]:g} s, solves {'all' if images else 'calculations'}"
-            lines.append(f"| {name}: pages of 600 | {made_up(pace, 600, images=images)} | | |")
+    for pace, typed, images in product((_PACES[0], _PACES[-1]), (False, True), (False, True)):
+        name = f"addresses {'from a list, as if typed' if typed else 'made up'}, {pace[0]:g} to {pace[1]:g} s"
+        name += f", solves {'all' if images else 'calculations'}"
+        lines.append(f"| {name}: pages of 600 | {made_up(pace, 600, images=images, typed=typed)} | | |")
     found = after_a_crawl()
     what = "plain URLs, one per address and second: pages in 10 minutes"
     row(what, found["pages"], "at most 300", met=found["pages"] <= 300)

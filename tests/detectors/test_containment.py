@@ -35,7 +35,7 @@ ANN = msgspec.structs.replace(VISIT, visitor="account:ann", account="ann")
     ("visit", "today", "code"),
     [
         (VISIT, 20, None), (VISIT, 21, "k1"), (VISIT, 500, "k1"), (CLEARED, 21, None), (CLEARED, 1000, None),
-        (CLEARED, 1001, "k2"), (CLEARED, 1002, None), (CLEARED, 2000, None), (CLEARED, 2001, "k2"), (ANN, 10_000, None),
+        (CLEARED, 1001, "k2"), (CLEARED, 1002, ""), (CLEARED, 2000, ""), (CLEARED, 2001, "k2"), (ANN, 10_000, None),
         (msgspec.structs.replace(VISIT, kind="asset"), 21, None),
         (msgspec.structs.replace(VISIT, kind="call"), 19, None),
         (msgspec.structs.replace(VISIT, kind="call"), 20, "k1"),
@@ -46,17 +46,19 @@ ANN = msgspec.structs.replace(VISIT, visitor="account:ann", account="ann")
 )  # fmt: skip
 def test_k1_and_k2(visit, today, code):
     found = ContainmentDetector(20, 1000)(visit, StateReply(None, (), today=today))
-    assert [one.code for one in found] == ([code] if code else [])
+    beyond = [] if visit.visitor != CLEARED.visitor or today <= 1000 or visit.kind == "call" else ["beyond-k2"]
+    assert [one.code for one in found] == ([code] if code else []) + beyond
 
 
 @pytest.mark.parametrize(
     ("visit", "today", "total", "codes"),
     [
-        (CLEARED, 1000, 1.5, []), (CLEARED, 1002, 1.5, ["beyond-k2"]), (CLEARED, 1002, 0.0, []),
+        (CLEARED, 1000, 1.5, []), (CLEARED, 1002, 1.5, ["beyond-k2"]), (CLEARED, 1002, 0.0, ["beyond-k2"]),
         (msgspec.structs.replace(CLEARED, kind="call"), 1002, 1.5, ["beyond-k2"]), (VISIT, 15, 1.5, []),
+        (msgspec.structs.replace(CLEARED, kind="call"), 1002, 0.0, []),
     ],
 )  # fmt: skip
-def test_a_suspect_with_more_than_k2_pages_is_named(visit, today, total, codes):
+def test_pages_above_k2_are_named(visit, today, total, codes):
     score = VisitorScore(total=total)
     found = ContainmentDetector(20, 1000)(visit, StateReply(None, (), today=today, score=score))
     assert [(one.code, one.weight) for one in found] == [(code, 0.0) for code in codes]
@@ -169,8 +171,8 @@ def test_a_white_source_that_passes_its_volume_is_unknown_again():
 )
 def test_above_k2_the_models_decide(identity, reasons, code):
     score = VisitorScore(identity, reasons=reasons)
-    (found,) = ContainmentDetector(20, 300)(CLEARED, StateReply(None, (), today=301, score=score))
-    assert found.code == code
+    found, beyond = ContainmentDetector(20, 300)(CLEARED, StateReply(None, (), today=301, score=score))
+    assert (found.code, beyond.code) == (code, "beyond-k2")
 
 
 BUDGET_ALONE = "".join(f"[{table}]\nenabled = false\n" for table in ("density", "traps", "headers"))

@@ -26,6 +26,7 @@ from hedgerow.web.watch import build_panels, build_sessions, build_watch, config
 
 ME = "192.0.2.1"
 HOLDER = "clearance:abc"
+BEYOND = Decision("pass", (Evidence("containment", "beyond-k2", 0.0, "More pages today than one clearance allows."),))
 ALONE = "".join(f"[{table}]\nenabled = false\n" for table in ("density", "traps", "headers", "containment"))
 ALONE += '[marker]\nmode = "off"\nrules = []\n'
 """Settings under which only the watch has anything to say."""
@@ -83,10 +84,10 @@ def test_without_a_clearance_one_judgement_is_not_enough():
     assert [(change.identity, change.weight, change.codes) for change in told] == [("", 0.6, ("path-depth-first",))] * 2
 
 
-def read_by(watch: Watch, visitor: str, gap: float, kind: str) -> None:
+def read_by(watch: Watch, visitor: str, gap: float, kind: str, decision: Decision = PASS) -> None:
     for n in range(20):
         marker = Marker(kind, visitor_digest(visitor), page_digest(f"/{n - 1}"), f"/{n}")
-        watch.see(Visit(START + gap * n, visitor, visitor, ME, "GET", f"/{n}", marker=marker), PASS)
+        watch.see(Visit(START + gap * n, visitor, visitor, ME, "GET", f"/{n}", marker=marker), decision)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +121,48 @@ def test_twenty_pages_faster_than_anybody_looks_at_them_are_no_tabs(judged, iden
 def test_an_address_may_be_many_people_and_half_a_second_is_enough_to_look(visitor, gap):
     watch, told = watch_with(lambda _: "person", on_path="challenge")
     read_by(watch, visitor, gap, "page")
+    assert told == []
+
+
+@pytest.mark.parametrize(("is_beyond", "expected"), [(False, ("", False)), (True, ("depth-first", True))])
+@pytest.mark.parametrize(("gap", "kind"), [(1.0, "sequence"), (5.0, "page")])
+def test_beyond_the_pages_of_one_clearance_no_order_is_excused(gap, kind, is_beyond, expected):
+    watch, told = watch_with(lambda _: "depth-first", on_path="challenge")
+    read_by(watch, HOLDER, gap, kind, BEYOND if is_beyond else PASS)
+    assert [(change.identity, change.challenged) for change in told] == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("visitor", "decision", "is_marked", "codes"),
+    [
+        (HOLDER, BEYOND, lambda _: True, [("path-without-links",)] * 2),
+        (HOLDER, PASS, lambda _: True, []),
+        (HOLDER, BEYOND, lambda target: len(target) < 3, []),
+        (HOLDER, BEYOND, None, []),
+    ],
+)
+@pytest.mark.parametrize("referrer", ["", "https://example.org/list"])
+def test_beyond_the_pages_of_one_clearance_a_visitor_without_links_is_a_suspect(
+    referrer, visitor, decision, is_marked, codes
+):
+    watch, told = watch_with(lambda _: "person", on_path="challenge", is_marked=is_marked)
+    for n in range(20):
+        visit = Visit(START + 9 * n, visitor, visitor, ME, "GET", f"/p{n}", referrer=referrer, host="example.org")
+        watch.see(visit, decision)
+    assert [change.codes for change in told] == codes
+
+
+def test_links_excuse_a_visitor_beyond_the_pages_of_one_clearance():
+    watch, told = watch_with(lambda _: "person", on_path="challenge", is_marked=lambda _: True)
+    read_by(watch, HOLDER, 5.0, "page", BEYOND)
+    assert told == []
+
+
+def test_links_that_had_no_mark_for_a_while_are_nobody_s_fault():
+    watch, told = watch_with(lambda _: "person", on_path="challenge", is_marked=lambda _: True)
+    for n in range(20):
+        visit = Visit(START + 9 * n, HOLDER, HOLDER, ME, "GET", f"/p{n}", anomalies=("unmarked-site",))
+        watch.see(visit, BEYOND)
     assert told == []
 
 

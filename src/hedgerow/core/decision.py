@@ -35,7 +35,7 @@ UNATTENDED = "unattended"
 UNTOUCHED = "untouched"
 """The code of evidence, without weight, that a sign of a driven browser holds in how the visitor's pages are used."""
 BEYOND_K2 = "beyond-k2"
-"""The code of evidence, without weight, that a suspect has had more pages today than one clearance allows."""
+"""The code of evidence, without weight, that a visitor has had more pages today than one clearance allows."""
 TURNING, UNHURRIED, BRISK = "-turning", "-unhurried", "-brisk"
 """
 The end of codes for the order of a crawler, by how a person can have it, such as `path-turning`.

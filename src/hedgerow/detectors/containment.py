@@ -4,8 +4,9 @@ A visitor without an account has had more pages today than its budget allows (Pu
 Without a clearance an address may have k1 pages a day. After that it is challenged. Browsers obtain a clearance by
 themselves while the first page is read, and every holder has a budget of its own. Above k2 pages a day the models
 decide, as in the paper: a holder whose last whole session was judged to be a person's goes on, and one that is judged a
-crawler pays for its clearance again and again. Where no model has judged, the clearance has to be earned again after
-each k2 pages, which a browser does by itself. Where a rate is set, all this holds only while the site is busy.
+crawler pays for its clearance again and again. So is one whose pages are not reached by links of the site, although
+these are marked. Where no model has judged, the clearance has to be earned again after each k2 pages, which a browser
+does by itself. Where a rate is set, all this holds only while the site is busy.
 
 A program cannot solve a challenge. The pages that it is given count apart, and after twice k1 in a day others are
 declined, unless a rate is set. Only a response shows whether it is a page. Files, feeds, calls, directory listings and
@@ -95,7 +96,8 @@ _K2_PERSON = EvidenceCode(
 
 _BEYOND_K2 = EvidenceCode(
     "containment", BEYOND_K2, 0.0, "More pages today than one clearance allows.",
-    "More than `k2` pages today by a suspect. Then the order of its pages counts, whatever its pace is.",
+    "More than `k2` pages today with one clearance. Then the order of its pages counts, whatever its pace is, and so "
+    "does a session without marked links.",
 )  # fmt: skip
 _BEYOND_K2_EVIDENCE = _BEYOND_K2.evidence()
 
@@ -211,10 +213,13 @@ class ContainmentDetector:
             return (_SCRIPTED_K2.evidence(limit=limit),) if reply.today + (visit.kind == "call") > limit else ()
         if reply.today <= k2:
             return ()
-        if visit.kind == "call" or reply.today % k2 != 1:
+        if visit.kind == "call":
             is_suspect = reply.score is not None and bool(reply.score.total)
             return (_BEYOND_K2_EVIDENCE,) if is_suspect else ()
-        return ((_K2_PERSON if _is_judged_a_person(reply.score) else _K2).evidence(limit=k2),)
+        if reply.today % k2 != 1:
+            return (_BEYOND_K2_EVIDENCE,)
+        code = _K2_PERSON if _is_judged_a_person(reply.score) else _K2
+        return (code.evidence(limit=k2), _BEYOND_K2_EVIDENCE)
 
     def needs_held(self, visit: Visit, reply: StateReply) -> bool:
         """Tell whether the pages without a clearance are used up, unless the address is a gateway."""

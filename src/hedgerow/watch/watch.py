@@ -17,9 +17,9 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from typing import Literal
 
-from hedgerow.core.decision import BRISK, HURRIED, JUDGED_PERSON, Campaign, Decision, Identity, ScoreUpdate
+from hedgerow.core.decision import BEYOND_K2, BRISK, HURRIED, JUDGED_PERSON, Campaign, Decision, Identity, ScoreUpdate
 from hedgerow.core.state import ACCOUNT, CLEARANCE
-from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, Visit
+from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, UNMARKED_SITE, Visit
 from hedgerow.policy.decision_policy import DecisionPolicy
 from hedgerow.watch.link_sharing import LinkSharing
 from hedgerow.watch.models.panel import Panel, PanelRecord
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 DOUBTFUL = "-doubtful"
 """The end of codes for a judgement below the threshold, which only adds to the score: `path-doubtful`."""
+WITHOUT_LINKS = "path-without-links"
+"""The code of a visitor beyond the pages of one clearance that hardly uses links, although they are marked."""
 
 Response = Literal["challenge", "record"]
 """What a recognised visitor gets: a challenge, or a note in its score that weighs nothing."""
@@ -79,6 +81,8 @@ class Watch:
     host: str = ""
     """The site's host, for visits that do not name it, such as those of a log."""
     note: Callable[[str, Campaign | None], None] | None = None
+    is_marked: Callable[[str], bool] | None = None
+    """Tells whether links to a target are marked: only then does a missing mark mean anything. None: none is."""
     max_sessions: InitVar[int] = 50_000
     seen: int = 0
     """Number of visits analysed."""
@@ -112,7 +116,7 @@ class Watch:
             self._see_sharing(self.sharing, visit, decision)
             self._see_rotating(visit, decision)
         if decision.lets_in and not visit.is_page_unknown:
-            self._see_path(visit)
+            self._see_path(visit, decision)
 
     def miss(self, visitor: str) -> None:
         """Drop the session of a visitor of whom visits were skipped: a session with gaps cannot be judged."""
@@ -201,7 +205,7 @@ class Watch:
             if self.note is not None:
                 self.note(campaign.id, campaign)
 
-    def _see_path(self, visit: Visit) -> None:
+    def _see_path(self, visit: Visit, decision: Decision) -> None:
         paths, windows = self.paths, self.windows
         # What scripts fetch, often all links of a page at once, says nothing about how somebody reads.
         if (paths is None and windows is None) or BY_SCRIPT in visit.anomalies:
@@ -217,9 +221,9 @@ class Watch:
             path = session.path
             if path is None:
                 path = session.path = self._path_class()
-            path.add(*step)
+            path.add(*step, self._lacks_mark(visit))
             if path.size in path.lengths.judge_at:
-                self._judge(paths, path, visit, "path", self.on_path)
+                self._judge(paths, path, visit, decision, self.on_path)
         if windows is not None:
             window = session.window
             if window is None:
@@ -227,21 +231,33 @@ class Watch:
             window.add(access_of(visit, step, self.host))
             if window.is_due:
                 window.fresh = 0
-                self._judge(windows, window, visit, "window", self.on_window)
+                self._judge(windows, window, visit, decision, self.on_window)
+
+    def _lacks_mark(self, visit: Visit) -> bool:
+        """Tell whether a page was asked for without a mark that each link to it has."""
+        is_without = visit.marker is None and UNMARKED_SITE not in visit.anomalies
+        return is_without and self.is_marked is not None and self.is_marked(visit.target)
 
     def _judge(
-        self, panel: Panel, session: PathSession | SessionWindow, visit: Visit, what: str, response: Response
+        self, panel: Panel, session: PathSession | SessionWindow, visit: Visit, decision: Decision, response: Response
     ) -> None:
         judgement = panel.judge(session, visit.visitor, visit.at)
         identity = judgement.identity
+        what = "path" if isinstance(session, PathSession) else "window"
         self.found[identity if what == "path" else f"{what}-{identity}"] += 1
         # A program cannot show that it is a person. What it may do is another detector's business.
         response = "record" if BY_PROGRAM in visit.anomalies else response
         reader = self._reader(visit.visitor)
+        is_beyond_k2 = any(one.code == BEYOND_K2 for one in decision.evidence)
+        if is_beyond_k2 and reader != "hurried":
+            # What people have within the pages of one clearance excuses nobody any more.
+            reader = ""
         is_usual = reader in {"turning", "unhurried"}
         if reader == "hurried" and what == "path" and response == "challenge":
             identity = "suspect" if identity == "person" else identity
             self.update_score(self.policy.flag(visit.visitor, visit.at, identity, HURRIED))
+        elif is_beyond_k2 and isinstance(session, PathSession) and session.is_mostly_unmarked:
+            self._report(visit.visitor, visit.at, "suspect", WITHOUT_LINKS, response)
         elif identity != "person" and is_usual and response == "challenge":
             self.update_score(self.policy.flag_reader(visit.visitor, visit.at, f"{what}-{reader}"))
         elif identity != "person":

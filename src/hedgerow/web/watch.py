@@ -21,6 +21,7 @@ from hedgerow.watch.session_store import SqliteSessions
 from hedgerow.watch.sessions.path import PathLengths
 from hedgerow.watch.sessions.window import WindowLengths
 from hedgerow.watch.watch import Response, Watch
+from hedgerow.web.gate import build_rules
 from hedgerow.web.paths import state_directory, state_path
 
 Panels = tuple[Panel | None, Panel | None]
@@ -47,6 +48,8 @@ def configure_watch(watch: Watch, settings: Settings, policy: DecisionPolicy, pa
     watch.policy = policy
     watch.on_campaign = own.response
     watch.observe = bool(settings.observe)
+    rules = build_rules(settings)
+    watch.is_marked = (lambda target: rules.mode_of(target) != "off") if rules.marks else None
     watch.set_lengths(*session_lengths(settings))
     known = watch.records()
     watch.paths, watch.windows = panels

@@ -184,6 +184,28 @@ def test_people_turn_pages_or_take_their_time(gap, in_sequence, reader):
     assert (restored.reader, restored.in_sequence) == (reader, in_sequence)
 
 
+@pytest.mark.parametrize(("unmarked", "mostly"), [(20, True), (16, True), (15, False), (0, False)])
+def test_new_pages_without_a_mark_are_counted(unmarked, mostly):
+    session = PathSession()
+    for number in range(20):
+        session.add(number, f"/{number}", None, unmarked=number < unmarked)
+    restored = PathSession.from_bytes(session.to_bytes())
+    assert restored is not None
+    assert (restored.unmarked, restored.is_mostly_unmarked) == (unmarked, mostly)
+    restored.clear()
+    assert (restored.unmarked, restored.is_mostly_unmarked) == (0, False)
+
+
+def test_pages_that_are_loaded_again_without_their_mark_do_not_count():
+    """The script takes marks out of the address bar, so a page that is reloaded, or gone back to, has none."""
+    session = PathSession()
+    for number in range(5):
+        session.add(number, f"/{number}", None)
+        for again in range(9):
+            session.add(number + again / 10, f"/{number}", None, unmarked=True)
+    assert session.unmarked == 0
+
+
 def test_a_new_session_begins_without_the_steps_of_the_last():
     session = steps(60, 1.0, in_sequence=59)
     session.add(100.0, "/other", None)

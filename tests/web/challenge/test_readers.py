@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 from random import Random
+from urllib.parse import urlencode
 
 import pytest
 
@@ -43,10 +44,11 @@ def site(settings: str = "") -> Client:
 
 
 class Reader(Browser):
-    """Reads at a pace between two numbers of seconds per page, and sends no reports."""
+    """Reads at a pace between two numbers of seconds per page. Sends no reports, or *by_hand* that keys are used."""
 
-    def __init__(self, client: Client, pace: tuple[float, float]) -> None:
+    def __init__(self, client: Client, pace: tuple[float, float], *, by_hand: bool = False) -> None:
         super().__init__(client)
+        self._by_hand = by_hand
         self._pace, self._dice, self._here = pace, Random(1), ""
         self.statuses: list[int] = []
         self.body = b""
@@ -54,7 +56,10 @@ class Reader(Browser):
 
     def open(self, target: str) -> Answer:
         self.client.clock.now += self._dice.uniform(*self._pace)
-        sent = {**HEADERS, "sec-gpc": "1"}
+        if self._by_hand and self._here:
+            numbers = {"report": 1, "page": len(self.statuses), "visible": 2000, "keys": 4, "clicks": 1}
+            self.ask("/.hedgerow/signs", method="POST", body=urlencode(numbers).encode())
+        sent = dict(HEADERS) if self._by_hand else {**HEADERS, "sec-gpc": "1"}
         if self._here:
             sent |= {"referer": "http://example.org" + self._here, "sec-fetch-site": "same-origin"}
         if self.cookies:
@@ -66,6 +71,10 @@ class Reader(Browser):
             if SCRIPT.search(answer.body):
                 self.clear()
         return answer
+
+    def forget_page(self) -> None:
+        """Go on as if the next address is typed."""
+        self._here = ""
 
     def turn(self) -> None:
         link = _NEXT.search(without_bait(self.body))
@@ -123,11 +132,43 @@ def test_who_chooses_links_slowly_is_not_stopped_for_the_order_of_pages():
     assert set(reader.statuses) == {200}
 
 
-def test_beyond_k2_the_order_counts():
-    reader = Reader(site("[containment]\nk2 = 80\n"), (0.5, 1.5))
+@pytest.mark.parametrize(("pace", "most"), [((0.5, 1.5), 160), ((6.0, 14.0), 180)])
+def test_beyond_k2_the_order_counts(pace, most):
+    reader = Reader(site("[containment]\nk2 = 80\n"), pace)
     for _ in range(200):
         reader.turn()
-    assert 80 < reader.statuses.index(403) < 160
+    assert 80 < reader.statuses.index(403) < most
+
+
+@pytest.mark.parametrize("from_list", [True, False])
+def test_who_knows_the_addresses_or_makes_them_up_is_stopped_beyond_k2(from_list):
+    """As slowly as a person reads, and whether a page of the site is said to have led there or none."""
+    crawler = Reader(site("[containment]\nk2 = 80\n"), (6.0, 14.0))
+    for number in Random(4).sample(range(1, PAGES), 200):
+        if from_list:
+            crawler.forget_page()
+        crawler.open(name(number))
+    assert crawler.statuses[:80] == [200] * 80
+    assert 80 < crawler.statuses.index(403) <= 130
+    assert crawler.statuses[-1] == 403
+
+
+@pytest.mark.parametrize("pace", [(1.5, 3.5), (6.0, 14.0)])
+def test_a_person_on_a_site_whose_scripts_make_the_addresses_reads_on(pace):
+    """
+    No link has a mark there. Somebody uses the pages by hand, so the script solves whatever is asked.
+
+    Only after each k2 pages of a day the clearance may have to be earned where it is seen.
+    """
+    reader, seen = Reader(site("[containment]\nk2 = 80\n"), pace, by_hand=True), []
+    gate = reader.client.site.app.gate
+    for count, number in enumerate(Random(4).sample(range(1, PAGES), 200), 2):
+        if reader.open(name(number)).status != 200:
+            seen.append(count)
+            # It solves what it sees.
+            gate.state.update_score(gate.engine.policy.cleared(reader.key, reader.client.clock.now))
+    assert set(seen) <= {82, 162}
+    assert reader.tasks > 5
 
 
 # ---- Challenges that nobody answers

@@ -68,8 +68,8 @@ _STRAYS = frozenset({_STRAY, _SAME_STRAY})
 _DIGEST = 3
 # A step: seconds since the previous step; number of its page, in order of first visits; number of its parent page.
 _STEP = struct.Struct("<fBB")
-_HEAD = struct.Struct(f"<BHBBd{_DIGEST}s")
-_VERSION = 4
+_HEAD = struct.Struct(f"<BHBBBd{_DIGEST}s")
+_VERSION = 5
 _MAX_SIDE_REQUESTS = 65_535
 # Of readers, see `PathSession.reader`. Chosen by hand.
 _IN_SEQUENCE = 0.8
@@ -78,6 +78,7 @@ _UNHURRIED_PACE = 4.0
 _PAUSE = 2.0
 _MOST_AT_ONCE = 20
 _MAX_GAP = 1e30
+_MOSTLY = 0.8
 
 
 Reader = Literal["", "brisk", "hurried", "turning", "unhurried"]
@@ -153,6 +154,8 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
     """Requests that are not steps: assets, API calls and prefetches."""
     in_sequence: int = 0
     """Steps by links to a next or a previous page."""
+    unmarked: int = 0
+    """Steps to new pages without a mark, although links to them have one."""
 
     @property
     def size(self) -> int:
@@ -168,6 +171,7 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
         page: bytes | str,
         parent: bytes | str | None,
         in_sequence: bool = False,
+        unmarked: bool = False,
     ) -> None:
         """Add a step. Pages are given as digest or as target."""
         if self.full:
@@ -187,6 +191,7 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
         if known == _ENTRY:
             known = len(self._digests) // _DIGEST
             self._digests += here
+            self.unmarked += unmarked
         gap = 0.0
         if self._steps:
             gap = min(max(at - self.latest, 0.0), _MAX_GAP)
@@ -202,7 +207,12 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
     def clear(self) -> None:
         self._digests = self._steps = self._last_stray = b""
         self.latest = 0.0
-        self.side_requests = self.in_sequence = 0
+        self.side_requests = self.in_sequence = self.unmarked = 0
+
+    @property
+    def is_mostly_unmarked(self) -> bool:
+        """Tell whether four of five steps led to new pages without a mark: from a list, or made up."""
+        return self.unmarked >= _MOSTLY * self.size > 0
 
     @property
     def reader(self) -> Reader:
@@ -282,7 +292,7 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
 
     def to_bytes(self) -> bytes:
         head = _HEAD.pack(
-            _VERSION, self.side_requests, self.size, self.in_sequence, self.latest, self._last_stray
+            _VERSION, self.side_requests, self.size, self.in_sequence, self.unmarked, self.latest, self._last_stray
         )  # fmt: skip
         return head + self._steps + self._digests
 
@@ -291,7 +301,7 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
         """Return the session in *data*, or None if *data* is not a valid session."""
         if len(data) < _HEAD.size:
             return None
-        version, side_requests, size, in_sequence, latest, last_stray = _HEAD.unpack_from(data)
+        version, side_requests, size, in_sequence, unmarked, latest, last_stray = _HEAD.unpack_from(data)
         digests_at = _HEAD.size + size * _STEP.size
         steps = data[_HEAD.size : digests_at]
         numbers, parents = steps[4 :: _STEP.size], steps[5 :: _STEP.size]
@@ -303,7 +313,8 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
         session = cls()
         session._last_stray = last_stray if parents and parents[-1] in _STRAYS else b""
         session._steps, session._digests = steps, data[digests_at:]
-        session.latest, session.side_requests, session.in_sequence = latest, side_requests, in_sequence
+        session.latest, session.side_requests = latest, side_requests
+        session.in_sequence, session.unmarked = in_sequence, unmarked
         return session
 
     def _number(self, digest: bytes) -> int:
