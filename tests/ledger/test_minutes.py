@@ -36,10 +36,15 @@ def test_the_queries_of_the_dashboard_use_indexes(tmp_path):
     reader.find("1A2B-3C4D", ("at",))
     reader.last_stopped(20, ("at",))
     reader.last_visits("192.0.2.7", 300, ("at",))
-    reader.minutes(0.0, 60.0)
+    reader.count_steps(0.0, 60.0, 60)
+    reader.bot_claims(0.0)
     reader._connection.set_trace_callback(None)
     plans = [str(reader._all(f"EXPLAIN QUERY PLAN {query}")) for query in queries]
     reader.close()
-    assert len(plans) == 4
-    for plan, index in zip(plans, ("visits_ref", "visits_stopped", "visits_visitor", "PRIMARY KEY"), strict=True):
+    assert len(plans) == 5
+    for plan, index in zip(
+        plans,
+        ("visits_ref", "visits_stopped", "visits_visitor", "PRIMARY KEY", "COVERING INDEX visits_claims"),
+        strict=True,
+    ):
         assert index in plan

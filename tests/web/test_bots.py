@@ -327,7 +327,7 @@ def test_an_older_ledger_is_brought_up_to_date(tmp_path):
     import sqlite3
 
     with sqlite3.connect(path) as connection:
-        connection.execute("DROP INDEX visits_bots")
+        connection.execute("DROP INDEX visits_claims")
         for name in ("claim", "proof", "signs", "fingerprint"):
             connection.execute(f"ALTER TABLE visits DROP COLUMN {name}")
         connection.execute("PRAGMA user_version=1")

@@ -30,6 +30,16 @@ class MinuteCount(NamedTuple):
     pages: int
 
 
+class StepCount(NamedTuple):
+    """The visits with the same decision from *start* on, for as long as one step. *pages* are those for pages."""
+
+    start: int
+    action: str
+    observed: str
+    visits: int
+    pages: int
+
+
 def count_minutes(rows: Iterable[Sequence[object]], columns: Sequence[str]) -> list[MinuteCount]:
     """Count rows of the ledger with these columns. The result is in order: two writers never wait for one another."""
     at, action, code, observed, kind = (columns.index(name) for name in _FIELDS)

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 from hedgerow.core.ledger import POSTGRESQL_SCHEMES
 from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE
 from hedgerow.errors import StoreError
-from hedgerow.ledger.minutes import COLUMNS, MinuteCount
+from hedgerow.ledger.minutes import StepCount
 from hedgerow.ledger.people_days import VisitorPages
 from hedgerow.ledger.sqlite import LATER_COLUMNS
 
@@ -42,7 +42,7 @@ class LedgerReader(ABC):
     """Columns that the ledger lacks because it is of an older version. They read as empty text."""
     position_function = "instr"
     minutes_table = "minutes"
-    """The table of `minutes`; empty if the ledger is of an older version, without it."""
+    """The table of `count_steps`; empty if the ledger is of an older version, without it."""
 
     def oldest(self) -> float | None:
         """Return the time of the first visit, None if the ledger is empty."""
@@ -95,14 +95,18 @@ class LedgerReader(ABC):
         )
         return self._all(query, start)
 
-    def minutes(self, start: float, end: float) -> Sequence[MinuteCount]:
-        """Return the visits from *start* to *end* by minute and decision, in order of time."""
+    def count_steps(self, start: float, end: float, step: int) -> Sequence[StepCount]:
+        """Return the visits from *start* to *end* by steps of *step* seconds and by decision, in order of time."""
         if not self.minutes_table:
             return ()
         query = (
-            f"SELECT {', '.join(COLUMNS)} FROM {self.minutes_table} WHERE minute >= ? AND minute < ? ORDER BY minute"  # noqa: S608
+            f"SELECT minute / {step:d} * {step:d} AS start, action, observed, sum(visits), sum(pages) "  # noqa: S608
+            f"FROM {self.minutes_table} WHERE minute >= ? AND minute < ? GROUP BY 1, action, observed ORDER BY 1"
         )
-        return [MinuteCount(*row) for row in self._all(query, start, end)]
+        return [
+            StepCount(at, action, observed, int(visits), int(pages))
+            for at, action, observed, visits, pages in self._all(query, start, end)
+        ]
 
     def last_stopped(self, limit: int, columns: Sequence[str]) -> Sequence[Row]:
         """Return the last visits that did not pass, or would not have passed, the latest first."""

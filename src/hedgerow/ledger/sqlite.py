@@ -46,7 +46,8 @@ CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, confirmed REAL NOT NUL
 _INDEXES = """
 CREATE INDEX IF NOT EXISTS visits_visitor ON visits (visitor, at);
 CREATE INDEX IF NOT EXISTS visits_stopped ON visits (at) WHERE action <> 'pass';
-CREATE INDEX IF NOT EXISTS visits_bots ON visits (at) WHERE (bot <> '' OR claim <> '');
+DROP INDEX IF EXISTS visits_bots;
+CREATE INDEX IF NOT EXISTS visits_claims ON visits (at, bot, claim, proof) WHERE (bot <> '' OR claim <> '');
 """
 # A ledger of an older version gets the counts of its last day, once more if an upgrade was cut off.
 _FILL_MINUTES = """

@@ -8,7 +8,7 @@ import pytest
 
 from hedgerow.core.decision import Campaign, Evidence
 from hedgerow.core.ledger import Entry
-from hedgerow.ledger.minutes import MinuteCount
+from hedgerow.ledger.minutes import StepCount
 from hedgerow.web.dashboard.pages import PAGES
 from hedgerow.web.dashboard.pages.now import _series
 from web.dashboard.desk import Desk
@@ -189,9 +189,7 @@ def test_campaigns_in_progress_are_a_crawl(desk):
 
 
 def test_the_points_of_the_chart_are_whole_steps():
-    series = _series(
-        [MinuteCount(1200, "refuse", "trap", "", 3, 3), MinuteCount(60, "pass", "", "", 9, 9)], 1205.0, 600, 60
-    )
+    series = _series([StepCount(1200, "refuse", "", 3, 3), StepCount(60, "pass", "", 9, 9)], 1205.0, 600, 60)
     assert series.times[-1] == 1200
     assert len(series.times) == 10
     assert series.actions["refuse"] == [0] * 9 + [3]

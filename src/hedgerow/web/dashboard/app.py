@@ -35,6 +35,7 @@ from hedgerow.web.dashboard import openapi
 from hedgerow.web.dashboard.jobs import Jobs
 from hedgerow.web.dashboard.page import Action, Context, Page, Problem
 from hedgerow.web.dashboard.pages import PAGES, reports
+from hedgerow.web.dashboard.snapshot import Snapshots
 from hedgerow.web.dashboard.tables import TablePage, write_csv
 from hedgerow.web.health import Health
 
@@ -66,6 +67,7 @@ class Dashboard:
         self._templates.filters |= {"time": _time, "count": _count, "duration": _duration, "path": quote}
         self._templates.globals |= {"query_string": _query_string, "json_of": _json_of}
         self._jobs = Jobs()
+        self._snapshots = Snapshots(lambda: site.stores.state)
         self._document = msgspec.json.encode(openapi.document(PAGES))
         if site.app.settings.admin.report_every:
             threading.Thread(target=self._make_reports, name="hedgerow-reports", daemon=True).start()
@@ -231,14 +233,17 @@ class Dashboard:
     async def _run(self, page: Page, action: Action, context: Context, fields: Any) -> Any:
         if not context.user.may_change:
             raise Problem(403, "A viewer cannot change anything.")
-        done = await asyncio.to_thread(action.run, context, fields)
+        try:
+            done = await asyncio.to_thread(action.run, context, fields)
+        finally:
+            self._snapshots.forget()
         user, change = context.user, f"{page.name}.{action.name}"
         await asyncio.to_thread(self._audit.add, user.name, user.address, change, done.subject, done.message)
         return done
 
     async def _context(self, request: Request) -> Context:
         problems = await self._health.problems()
-        return Context(self._site, _user(request), time.time(), self._audit, problems, self._jobs)
+        return Context(self._site, _user(request), time.time(), self._audit, problems, self._jobs, self._snapshots)
 
 
 def _user(request: Request) -> User:

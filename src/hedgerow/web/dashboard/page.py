@@ -15,6 +15,7 @@ from hedgerow.web.admin.access import User
 from hedgerow.web.app import Site
 from hedgerow.web.audit import AuditLog
 from hedgerow.web.dashboard.jobs import Jobs
+from hedgerow.web.dashboard.snapshot import Snapshot, Snapshots
 from hedgerow.web.dashboard.tables import Column
 from hedgerow.web.ledger_access import has_ledger, open_ledger
 
@@ -49,10 +50,16 @@ class Context:
     audit: AuditLog
     problems: Mapping[str, str] = field(default_factory=dict)
     jobs: Jobs = field(default_factory=Jobs)
+    snapshots: Snapshots | None = None
 
     @property
     def settings(self) -> Settings:
         return self.site.app.settings
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the state knows about all visitors, perhaps some seconds ago."""
+        return (self.snapshots or Snapshots(lambda: self.site.stores.state)).get(self.now)
 
     @property
     def has_ledger(self) -> bool:

@@ -45,8 +45,7 @@ def known_key(context: Context, stored: str) -> str:
     hide = build_hide(context.settings)
     if hide is None or parse_address(stored.partition("/")[0]) is None:
         return stored
-    state = context.site.stores.state
-    keys = {block.key for block in state.blocks(context.now)} | {key for key, _ in state.scores()}
+    keys = context.snapshot.blocks.keys() | context.snapshot.scores.keys()
     return next((key for key in sorted(keys) if hide(key) == stored), stored)
 
 

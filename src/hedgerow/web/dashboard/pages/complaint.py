@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from hedgerow.core.decision import Evidence
+from hedgerow.core.state import prefix_key
 from hedgerow.detectors.registry import registry
 from hedgerow.web.dashboard.page import Action, Context, Done, Page, Problem
 from hedgerow.web.dashboard.pages.visitor import allow_key, forgive_key
@@ -90,7 +91,7 @@ def _find(context: Context, reference: str) -> FoundDecision:
     with suppress(msgspec.MsgspecError):
         sentences = [one.text for one in msgspec.json.decode(evidence, type=list[Evidence])]
     visitor = known_key(context, stored)
-    blocked = any(block.key.removesuffix("/*") == visitor for block in context.site.stores.state.blocks(context.now))
+    blocked = not context.snapshot.blocks.keys().isdisjoint((visitor, prefix_key(visitor)))
     return FoundDecision(
         reference.upper(), at, visitor, f"{method} {host}{target}", agent, action, bool(observed), status, code,
         sentences, blocked,

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from heapq import nlargest
 from typing import Literal
 
 import msgspec
 
-from hedgerow.challenge.prices import is_price_key
-from hedgerow.core.attack import visitors_of
-from hedgerow.core.decision import Block, VisitorScore
 from hedgerow.errors import StoreError
-from hedgerow.ledger.minutes import MINUTE, MinuteCount
+from hedgerow.ledger.minutes import MINUTE, StepCount
 from hedgerow.ledger.reader import Row
 from hedgerow.web.daily_limits import limits_of
 from hedgerow.web.dashboard.page import Context, Page
-from hedgerow.web.visitor_rows import VisitorRow, describe_reason, gateways_among, row_of
+from hedgerow.web.dashboard.snapshot import Snapshot
+from hedgerow.web.visitor_rows import VisitorRow, describe_reason, row_of
 
 ACTIONS = ("pass", "challenge", "detain", "refuse")
 _SPANS = {"1h": (3600, 60), "24h": (86_400, 600), "7d": (604_800, 3600)}
@@ -108,15 +106,13 @@ class Now(msgspec.Struct, frozen=True):
 
 def query(context: Context, parameters: NowParameters) -> Now:
     site, settings, now = context.site, context.settings, context.now
-    metrics, state = site.metrics(), site.stores.state
-    counts, stopped, problem = _history(context, _SPANS[parameters.span][0])
-    blocks, scores = visitors_of(state.blocks(now)), state.scores()
-    suspects = [score for key, score in scores if score.identity != "person" and not is_price_key(key)]
+    metrics, known = site.metrics(), context.snapshot
+    counts, recent, stopped, problem = _history(context, *_SPANS[parameters.span])
     totals = Counter[str]()
     for one in counts:
         totals[one.action] += one.visits
     saved = sum(one.pages for one in counts if one.action != "pass" and not one.observed)
-    sentence, is_crawled = _sentence(context, counts)
+    sentence, is_crawled = _sentence(context, recent)
     k1, k2 = limits_of(settings)
     return Now(
         sentence=sentence,
@@ -127,44 +123,50 @@ def query(context: Context, parameters: NowParameters) -> Now:
         totals={action: totals[action] for action in ACTIONS},
         pages_saved=saved,
         challenges=_challenges(metrics.challenges),
-        suspects=len(suspects),
-        suspects_by_reason=_by_reason(code for score in suspects for code, _ in score.reasons),
-        blocked=len(blocks),
-        blocked_by_reason=_by_reason(block.evidence.code for block in blocks),
-        latest_blocks=_latest(context, blocks, scores),
+        suspects=known.suspects,
+        suspects_by_reason=_by_reason(known.reasons),
+        blocked=len(known.blocks),
+        blocked_by_reason=_by_reason(Counter(block.evidence.code for block in known.blocks.values())),
+        latest_blocks=_latest(context, known),
         latest_stopped=stopped,
         campaigns=len(site.campaigns()),
         detained=metrics.inside,
-        visitors=len(state),
+        visitors=len(site.stores.state),
         budgets=[
             Budget("without a clearance", k1.pages, k1.why),
             Budget("with a clearance", k2.pages, k2.why),
         ],
-        gateways=len(gateways_among(scores, now)),
+        gateways=len(known.gateways),
         components=_components(context, problem),
     )
 
 
-def _history(context: Context, seconds: int) -> tuple[Sequence[MinuteCount], list[Stopped], str]:
-    """Return the counts of the span, the last visits that did not pass, and why there are none, if there are not."""
+def _history(
+    context: Context, seconds: int, step: int
+) -> tuple[Sequence[StepCount], Sequence[StepCount], list[Stopped], str]:
+    """
+    Return the counts of the span and of the last quarter of an hour, the last visits that did not pass, and why there
+    are none, if there are not.
+    """
     if not context.has_ledger:
-        return (), [], ""
+        return (), (), [], ""
+    end = context.now + MINUTE
     try:
         with context.ledger() as ledger:
-            counts = ledger.minutes(context.now - seconds, context.now + MINUTE)
+            counts = ledger.count_steps(context.now - seconds, end, step)
+            recent = ledger.count_steps(context.now - _RECENT, end, _RECENT)
             rows = ledger.last_stopped(_MAX_ROWS, _STOPPED_COLUMNS)
     except StoreError as error:
-        return (), [], str(error)
-    return counts, [_stopped(row) for row in rows], ""
+        return (), (), [], str(error)
+    return counts, recent, [_stopped(row) for row in rows], ""
 
 
 def _stopped(row: Row) -> Stopped:
     return Stopped(**{**dict(zip(Stopped.__struct_fields__, row, strict=True)), "observed": bool(row[-1])})
 
 
-def _sentence(context: Context, counts: Sequence[MinuteCount]) -> tuple[str, bool]:
+def _sentence(context: Context, recent: Sequence[StepCount]) -> tuple[str, bool]:
     """Say whether the site is being crawled, from the last quarter of an hour."""
-    recent = [one for one in counts if one.minute >= context.now - _RECENT]
     visits = sum(one.visits for one in recent)
     stopped = sum(one.visits for one in recent if one.action != "pass")
     active = [one for one in context.site.campaigns() if one.seen >= context.now - _RECENT]
@@ -182,12 +184,12 @@ def _sentence(context: Context, counts: Sequence[MinuteCount]) -> tuple[str, boo
     return f"No: {share}.", False
 
 
-def _series(counts: Sequence[MinuteCount], now: float, seconds: int, step: int) -> Series:
+def _series(counts: Sequence[StepCount], now: float, seconds: int, step: int) -> Series:
     first = int((now - seconds) // step + 1) * step
     times = list(range(first, int(now) + 1, step))
     actions = {action: [0] * len(times) for action in ACTIONS}
     for one in counts:
-        at = (one.minute - first) // step
+        at = (one.start - first) // step
         if 0 <= at < len(times) and one.action in actions:
             actions[one.action][at] += one.visits
     return Series(step, times, actions)
@@ -204,18 +206,15 @@ def _challenges(counted: dict[str, int]) -> dict[str, int]:
     }
 
 
-def _by_reason(codes: Iterable[str]) -> list[ReasonCount]:
-    counted = Counter(codes)
+def _by_reason(counted: Counter[str]) -> list[ReasonCount]:
     return [ReasonCount(code, n, describe_reason(code).text) for code, n in counted.most_common()]
 
 
-def _latest(context: Context, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> list[VisitorRow]:
-    latest = nlargest(_MAX_ROWS, blocks, key=lambda block: block.since)
-    wanted = {block.key for block in latest}
-    score_of = {key: score for key, score in scores if key in wanted}
+def _latest(context: Context, known: Snapshot) -> list[VisitorRow]:
+    latest = nlargest(_MAX_ROWS, known.blocks.values(), key=lambda block: block.since)
     observes = bool(context.settings.observe)
     return [
-        row_of(context.settings, block.key, score_of.get(block.key), block, context.now, observed=observes)
+        row_of(context.settings, block.key, known.scores.get(block.key), block, context.now, observed=observes)
         for block in latest
     ]
 

@@ -137,11 +137,11 @@ def query(context: Context, parameters: VisitorParameters) -> VisitorDetails:
 
 
 def _row(context: Context, key: str) -> VisitorRow:
-    state, now = context.site.stores.state, context.now
-    blocks = {block.key: block for block in state.blocks(now)}
-    score = next((score for one, score in state.scores() if one == key), None)
-    block = blocks.get(key) or blocks.get(prefix_key(key))
-    return row_of(context.settings, key, score, block, now, observed=bool(context.settings.observe))
+    known = context.snapshot
+    block = known.blocks.get(key) or known.blocks.get(prefix_key(key))
+    return row_of(
+        context.settings, key, known.scores.get(key), block, context.now, observed=bool(context.settings.observe)
+    )
 
 
 def _reasons(entries: Sequence[tuple[Visit, Decision]]) -> list[TimedReason]:

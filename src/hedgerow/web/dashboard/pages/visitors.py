@@ -5,8 +5,6 @@ from __future__ import annotations
 from heapq import nlargest, nsmallest
 from typing import Any
 
-from hedgerow.challenge.prices import is_price_key
-from hedgerow.core.attack import visitors_of
 from hedgerow.core.decision import Block, VisitorScore
 from hedgerow.web.dashboard.page import Context, Page
 from hedgerow.web.dashboard.tables import Column, TablePage, TableParameters, check_sort
@@ -30,13 +28,14 @@ _MAX_CHOSEN = 5000
 def query(context: Context, parameters: TableParameters) -> TablePage[VisitorRow]:
     """Choose the visitors of the page first, and describe only these: there may be hundreds of thousands."""
     check_sort(parameters, _COLUMNS)
-    state, now = context.site.stores.state, context.now
-    blocks = {block.key: block for block in visitors_of(state.blocks(now))}
-    scores = {key: score for key, score in state.scores() if not is_price_key(key)}
+    blocks, scores = context.snapshot.blocks, context.snapshot.scores
     keys: list[str] = [*blocks, *(key for key in scores if key not in blocks)]
     if wanted := parameters.filter.casefold():
         keys = [key for key in keys if _matches(wanted, key, scores.get(key, _UNKNOWN), blocks.get(key))]
     total, end, column = len(keys), parameters.offset + parameters.limit, parameters.column
+    if not column and not wanted and end <= len(blocks):
+        # The page that is opened most: blocked visitors come first.
+        keys = [*blocks]
 
     def order(key: str) -> Any:
         return _order(column, key, scores.get(key, _UNKNOWN), blocks.get(key))
@@ -48,7 +47,7 @@ def query(context: Context, parameters: TableParameters) -> TablePage[VisitorRow
         keys = nlargest(end, keys, key=order) if parameters.descending else nsmallest(end, keys, key=order)
     observed = bool(context.settings.observe)
     rows = [
-        row_of(context.settings, key, scores.get(key), blocks.get(key), now, observed=observed)
+        row_of(context.settings, key, scores.get(key), blocks.get(key), context.now, observed=observed)
         for key in keys[parameters.offset : end]
     ]
     return TablePage(rows, total, parameters.page, parameters.size)

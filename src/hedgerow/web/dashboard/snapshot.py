@@ -1,0 +1,77 @@
+"""
+What the state knows about all visitors at one moment, shared by the pages that need it.
+
+Reading a hundred thousand scores takes a while, during which the thread that serves visitors has to wait for the
+interpreter. So a snapshot is used again for twenty times as long as it took to make, and making it pauses often.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from hedgerow.challenge.prices import is_price_key
+from hedgerow.core.attack import visitors_of
+from hedgerow.core.decision import Block, VisitorScore
+from hedgerow.core.state import State
+from hedgerow.web.visitor_rows import gateways_among
+
+_REUSE = 20.0
+_SLICE = 500
+_PAUSE = 0.0002
+
+
+class Snapshot:
+    """
+    Blocks and scores of visitors, by key.
+
+    *suspects* are the scores of those that are not taken for people, and *reasons* the codes against them.
+    """
+
+    def __init__(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]], now: float) -> None:
+        self.blocks = {block.key: block for block in visitors_of(blocks)}
+        self.scores: dict[str, VisitorScore] = {}
+        self.suspects = 0
+        self.reasons = Counter[str]()
+        prices: list[tuple[str, VisitorScore]] = []
+        for start in range(0, len(scores), _SLICE):
+            for key, score in scores[start : start + _SLICE]:
+                if is_price_key(key):
+                    prices.append((key, score))
+                    continue
+                self.scores[key] = score
+                if score.identity != "person":
+                    self.suspects += 1
+                    for code, _ in score.reasons:
+                        self.reasons[code] += 1
+            if start:
+                # Whoever waits for the interpreter gets it now.
+                time.sleep(_PAUSE)
+        self.gateways = gateways_among(prices, now)
+
+
+class Snapshots:
+    """Makes snapshots of *state*, and keeps the last one for a while."""
+
+    def __init__(self, state: Callable[[], State]) -> None:
+        self._state = state
+        self._lock = threading.Lock()
+        self._last: Snapshot | None = None
+        self._good_until = 0.0
+
+    def get(self, now: float) -> Snapshot:
+        with self._lock:
+            start = time.monotonic()
+            if self._last is None or start >= self._good_until:
+                state = self._state()
+                self._last = Snapshot(state.blocks(now), state.scores(), now)
+                end = time.monotonic()
+                self._good_until = end + _REUSE * (end - start)
+            return self._last
+
+    def forget(self) -> None:
+        """Make a new one the next time: something was changed."""
+        with self._lock:
+            self._last = None
