@@ -31,6 +31,7 @@ class Source:
         self.now = SiteMetrics()
         self.known: list[Campaign] = []
         self.failing: dict[str, str] = {}
+        self.certificate_problem = ""
 
     def metrics(self) -> SiteMetrics:
         return msgspec.structs.replace(self.now)
@@ -138,6 +139,15 @@ def test_a_failing_site_is_told():
     assert kinds(look, source, START + MINUTE) == []
     source.now.upstream_errors = {"connect": 30, "timeout": 3}
     assert kinds(look, source, START + 2 * MINUTE) == ["site"]
+
+
+def test_a_certificate_that_is_not_renewed_is_told():
+    source, look = Source(), rules()
+    assert kinds(look, source, START) == []
+    source.certificate_problem = "no certificate could be obtained; the old one is valid for 20 days"
+    assert [alert.text for alert in look.look(source, START + MINUTE)] == [
+        "No certificate could be obtained; the old one is valid for 20 days."
+    ]
 
 
 def test_the_same_alert_is_sent_once_also_by_another_process(tmp_path):

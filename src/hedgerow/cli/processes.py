@@ -23,6 +23,7 @@ import uvloop
 
 from hedgerow.corrupt_files import reporting_only
 from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.proxy.acme import AcmeThread, Answers
 from hedgerow.proxy.redirect import Redirect
 from hedgerow.proxy.server import make_server
 from hedgerow.proxy.server_protocol import ServerLimits
@@ -116,7 +117,7 @@ def run_processes(
     with contextlib.ExitStack() as stack:
         stack.enter_context(reporting_only(only=False))
         admin = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
-        plain = settings.tls.redirect if certificate is not None else ""
+        plain = settings.tls.plain_listen if certificate is not None else ""
         redirect = stack.enter_context(bind(plain, "redirect in [tls]")) if plain else None
         listeners = _Listeners(public, admin, redirect, public.getsockname()[1], certificate)
 
@@ -197,15 +198,26 @@ def _run_site(
         servers.append((server, public))
     if admin is not None:
         servers.append((make_server(Admin(site, upstream=upstream), "127.0.0.1", 0, lifespan=False), admin))
+    answers = Answers()
     if redirect is not None:
-        plain = make_server(Redirect(listeners.https_port), *redirect.getsockname()[:2], lifespan=False)
+        plain = make_server(Redirect(listeners.https_port, answers), *redirect.getsockname()[:2], lifespan=False)
         servers.append((plain, redirect))
     reduce_garbage_collection()
     announce()
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(site.close)
+        if redirect is not None and settings.tls.is_obtained:
+            stack.callback(_start_acme(settings, answers, site).close)
         uvloop.run(serve_on(servers, site, read))
-    finally:
-        site.close()
+
+
+def _start_acme(settings: Settings, answers: Answers, site: Site) -> AcmeThread:
+    def report(problem: str) -> None:
+        site.certificate_problem = problem
+
+    thread = AcmeThread(settings, answers, report)
+    thread.start()
+    return thread
 
 
 def reduce_garbage_collection() -> None:

@@ -22,12 +22,14 @@ from hedgerow.cli.processes import (
 )
 from hedgerow.cli.start import exit_on_sigterm
 from hedgerow.errors import SettingsError
+from hedgerow.proxy.acme import prepare
 from hedgerow.proxy.own_address import OwnAddresses
 from hedgerow.proxy.proxy import Proxy
 from hedgerow.proxy.tls import Certificate
 from hedgerow.services.decision_service import DecisionService
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.checks import upstream_faults
+from hedgerow.settings.operation_tables import TlsSettings
 from hedgerow.web.app import Site
 from hedgerow.web.asgi import Hedgerow
 from hedgerow.web.http_client.pool import Upstream
@@ -51,13 +53,16 @@ def protect(
             metavar="CERT KEY", help="Serve https with this certificate and key; new files are used without a restart."
         ),
     ] = None,
+    acme: Annotated[
+        list[str] | None,
+        Option(metavar="NAME", help="Obtain and renew a certificate for this host name; may be repeated."),
+    ] = None,
     strict_start: StrictStart = False,
 ) -> None:
     def read() -> Settings:
         settings = load_settings(config)
-        if tls is not None:
-            files = msgspec.structs.replace(settings.tls, certificate=tls[0], key=tls[1])
-            settings = msgspec.structs.replace(settings, tls=files)
+        if tls is not None or acme:
+            settings = msgspec.structs.replace(settings, tls=_tls_with_options(settings.tls, tls, acme))
         if upstream:
             if faults := [f"{name}: {sentence}" for name, sentence in upstream_faults(upstream)]:
                 raise SettingsError(faults)
@@ -87,9 +92,22 @@ def protect(
         )  # fmt: skip
 
 
+def _tls_with_options(tls: TlsSettings, files: tuple[str, str] | None, names: list[str] | None) -> TlsSettings:
+    if files is not None:
+        tls = msgspec.structs.replace(tls, certificate=files[0], key=files[1])
+    if names:
+        tls = msgspec.structs.replace(tls, acme=tuple(names))
+    if faults := [f"tls.{name}: {sentence}" for name, sentence in tls.faults()]:
+        raise SettingsError(faults)
+    return tls
+
+
 def _certificate(settings: Settings) -> Certificate | None:
     """Return the certificate for visitors, if there is one, and log that it expires soon."""
     tls = settings.tls
+    if tls.is_obtained:
+        path = str(prepare(settings))
+        return Certificate(path, path, minimum=tls.minimum)
     if not tls.certificate:
         return None
     certificate = Certificate(tls.certificate, tls.key, minimum=tls.minimum)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hedgerow.proxy.acme import Answers
 from hedgerow.web.asgi_types import Receive, Scope, Send
 from hedgerow.web.response_headers import header
 
@@ -13,15 +14,21 @@ class Redirect:
     """
     An ASGI application that sends every request to the same address with https, on *port*.
 
-    Requests that may have a body get 308, which keeps their method.
+    Requests that may have a body get 308, which keeps their method. *answers* are for a certificate authority.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, answers: Answers | None = None) -> None:
+        self._answers = answers.of if answers is not None else {}
         self._port = b"" if port == _HTTPS_PORT else b":%d" % port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del receive
         if scope["type"] != "http":
+            return
+        if (answer := self._answers.get(scope["raw_path"])) is not None:
+            headers = [(b"content-type", b"application/octet-stream"), (b"content-length", b"%d" % len(answer))]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": answer})
             return
         host = _without_port(header(scope["headers"], b"host"))
         if not host:

@@ -42,6 +42,8 @@ def dangers(settings: Settings) -> Iterator[Danger]:
             yield f"identity.bots.{number}.networks", f"{network} {_ANYBODY_IS_THE_BOT}"
     if is_admin_open(settings):
         yield "admin.listen", f"{admin.listen} {_ADMIN_IS_OPEN}"
+    if settings.tls.acme and settings.tls.certificate:
+        yield "tls.acme", "has no effect, because certificate names a file; remove one of them"
     for name, value in _numbers(settings, ""):
         if value > _LONGEST:
             yield name, f"is {value:g}, which is more than thirty years in seconds; write what you mean"

@@ -10,14 +10,16 @@ from hedgerow.settings import checks
 
 _MIN_KEY_LENGTH = 16
 _WEBHOOK = re.compile(r"https?://[^\s/@]+(?:/\S*)?")
+_HOST_NAME = re.compile(r"(?=.{1,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9-]*[a-z][a-z0-9-]*", re.ASCII)
+_DIRECTORY = re.compile(r"https://[^\s/@]+(?:/\S*)?")
 _MAIL_ADDRESS = re.compile(r"[^\s@<>,;\x00-\x1f]+@[^\s@<>,;\x00-\x1f]+")
 
 
 class AlertsSettings(Table, frozen=True):
     """Messages to the operator. Without a webhook and without mail_to there are none."""
 
-    kinds: tuple[Literal["campaign", "crawl", "challenges", "store", "site"], ...] = (
-        "campaign", "crawl", "challenges", "store", "site",
+    kinds: tuple[Literal["campaign", "crawl", "challenges", "store", "site", "certificate"], ...] = (
+        "campaign", "crawl", "challenges", "store", "site", "certificate",
     )  # fmt: skip
     site: str = ""
     webhook: str = ""
@@ -61,18 +63,43 @@ class PrivacySettings(Table, frozen=True):
 
 
 class TlsSettings(Table, frozen=True):
-    """TLS for visitors. *redirect* is the address of a listener that sends plain http to https."""
+    """
+    TLS for visitors. *redirect* is the address of a listener that sends plain http to https.
+
+    *acme* are host names for which a certificate is obtained from *acme_directory*, and renewed.
+    """
 
     certificate: str = ""
     key: str = ""
     minimum: Literal["1.2", "1.3"] = "1.2"
     redirect: str = ""
+    acme: tuple[str, ...] = ()
+    acme_directory: str = "https://acme-v02.api.letsencrypt.org/directory"
+    acme_email: str = ""
+    acme_ca: str = ""
+
+    @property
+    def is_obtained(self) -> bool:
+        """Whether the certificate comes from an authority. One that is named is used instead."""
+        return bool(self.acme) and not self.certificate
+
+    @property
+    def plain_listen(self) -> str:
+        """The address of the listener for plain http: certificate authorities ask at port 80."""
+        return self.redirect or (":80" if self.is_obtained else "")
 
     def faults(self) -> Faults:
+        for name in self.acme:
+            if not _HOST_NAME.fullmatch(name):
+                yield "acme", f"{name!r} is not a host name such as www.example.org; wildcards need another way"
+        if not _DIRECTORY.fullmatch(self.acme_directory):
+            yield "acme_directory", "is the https address of an ACME directory"
+        if self.acme_email and not _MAIL_ADDRESS.fullmatch(self.acme_email):
+            yield "acme_email", f"{self.acme_email!r} is not a mail address such as admin@example.org"
         for name, other in (("certificate", "key"), ("key", "certificate")):
             if getattr(self, other) and not getattr(self, name):
                 yield name, f"is needed beside {other}"
         if self.redirect:
             yield from checks.listen_faults("redirect", self.redirect)
-            if not self.certificate:
+            if not self.certificate and not self.acme:
                 yield "redirect", "needs a certificate: there is no https to redirect to"

@@ -42,6 +42,8 @@ _CLOSE_SECONDS = 2.0
 class AlertSource(Protocol):
     """The site, as far as alerts need it."""
 
+    certificate_problem: str
+
     def metrics(self) -> SiteMetrics: ...
 
     def campaigns(self) -> Sequence[Campaign]: ...
@@ -85,6 +87,8 @@ class AlertRules:
             self._history.popleft()
         found = (self._crawl(at), self._challenges(at), self._site(at))
         yield from (Alert(kind, subject, text, at, self._name) for kind, subject, text in filter(None, found))
+        if problem := source.certificate_problem:
+            yield Alert("certificate", "certificate", f"{problem[0].upper()}{problem[1:]}.", at, self._name)
         for kind, subject, text in (*self._new_campaigns(source), *self._stores(source)):
             yield Alert(kind, subject, text, at, self._name)
 

@@ -252,6 +252,8 @@ class Site:
         self._limits_thread = self._start_limits(settings)
         self._subscriptions = self._start_subscriptions(settings)
         self._alerts: AlertsThread | None = None
+        self.certificate_problem = ""
+        """Why no new certificate can be obtained; the one in use may still be valid."""
         self.lookups = self._start_lookups(settings.bots)
         self.app = build_app(settings, self)
         self._configure(settings)

@@ -44,6 +44,7 @@ class OperationCollector(Collector):
         problems = [site.problems(), *site.problems_of_workers().values()]
         for part in _PARTS:
             failing.add_metric([part], sum(part in each for each in problems))
+        failing.add_metric(["certificate"], int(bool(site.certificate_problem)))
         yield failing
         queues = GaugeMetricFamily("hedgerow_queue_length", "Visits that wait in a queue", labels=["queue"])
         for queue in _QUEUES:

@@ -226,7 +226,10 @@ def _components(context: Context, ledger_problem: str) -> list[Component]:
     names += ["ledger"] if settings.ledger.enabled else []
     names += ["lists"] if site.follower is not None else []
     names += ["watch"] if settings.watch.enabled else []
+    names += ["certificate"] if settings.tls.is_obtained else []
     problems = {**({"ledger": ledger_problem} if ledger_problem else {}), **context.problems}
+    if site.certificate_problem:
+        problems["certificate"] = site.certificate_problem
     return [Component(name, problems.get(name, "")) for name in dict.fromkeys([*names, *problems])]
 
 
