@@ -47,7 +47,8 @@ def fill(path: Path, rows: int, visitors: int) -> None:
 
     now = time.time()
     values = {"at": f"{now - _DAYS} + n * {_DAYS / rows}", "address": _TEXTS["visitor"], **_TEXTS, **_NUMBERS}
-    chosen = [values.get(name, "NULL" if name in _NULLS else "''").replace("{visitors}", str(visitors)) for name in COLUMNS]
+    chosen = [values.get(name, "NULL" if name in _NULLS else "''") for name in COLUMNS]
+    chosen = [expression.replace("{visitors}", str(visitors)) for expression in chosen]
     with closing(open_database(path, "")) as connection:
         connection.execute("PRAGMA synchronous=OFF")
         # Indexes are built once, by the upgrade.

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 DEPLOYED = ROOT / "deploy" / "requirements.txt"
 LICENCES = ROOT / "deploy" / "licences.txt"
 FREE = {
-    "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "LGPL-3.0-only", "MIT", "MIT-0", "MIT-CMU", "OLDAP-2.8",
-    "PSF-2.0",
+    "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "LGPL-3.0-only", "MIT", "MIT-0", "MIT-CMU", "MPL-2.0",
+    "OLDAP-2.8", "PSF-2.0",
 }  # fmt: skip
 """Licences under which a package may be installed beside Hedgerow, whose own is Apache-2.0."""
 
