@@ -24,7 +24,7 @@ class Counting:
     def __init__(self, seconds=0.0):
         self.reads, self.seconds = 0, seconds
 
-    def blocks(self, at):
+    def blocks(self, _):
         self.reads += 1
         time.sleep(self.seconds)
         return [block("192.0.2.1")]
