@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.core.decision import PASS, Block, Decision, Evidence, PolicyRule, ScoreUpdate, VisitorScore
+from hedgerow.core.decision import HURRIED, PASS, Block, Decision, Evidence, PolicyRule, ScoreUpdate, VisitorScore
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import ANSWERED, Visit
 from hedgerow.policy.decision_policy import DAY, DecisionPolicy, PolicyThresholds
@@ -396,9 +396,9 @@ class Held:
         self.policy, self.score, self.solves, self.visit = DecisionPolicy(RULES), None, solves, visit
         self.today = 0
 
-    def flag(self) -> None:
+    def flag(self, code: str = "path-depth-first") -> None:
         self.visit = msgspec.structs.replace(self.visit, at=self.visit.at + 5.0)
-        self.apply(self.policy.flag(self.visit.visitor, self.visit.at, "depth-first", "path-depth-first"))
+        self.apply(self.policy.flag(self.visit.visitor, self.visit.at, "depth-first", code))
 
     def apply(self, change: ScoreUpdate | None) -> None:
         if change is not None:
@@ -467,6 +467,23 @@ def test_what_speaks_against_a_reader_makes_its_order_count(code, codes, prices)
         found.append(crawler.read(*codes))
     assert [one.price for one in found] == prices
     assert [one.action for one in found] == ["pass" if price <= 3 else "challenge" for price in prices]
+
+
+@pytest.mark.parametrize(
+    ("codes", "prices"),
+    [
+        ((), [2, 3, 4, 5]), (("unattended",), [2, 3, 4, 5]), (("untouched",), [3, 4, 5, 0]),
+        (("attended",), [1, 1, 1, 1]),
+    ],
+)  # fmt: skip
+def test_a_pace_that_nobody_keeps_and_a_driven_browser_cost_more_together(codes, prices):
+    crawler, found = Held(), []
+    for _ in range(4):
+        crawler.flag(HURRIED)
+        found.append(crawler.read(*codes))
+    assert [one.price for one in found] == prices
+    assert found[0].action == "pass", "the first is silent"
+    assert (found[-1].action == "refuse") == (prices[-1] == 0)
 
 
 @pytest.mark.parametrize(

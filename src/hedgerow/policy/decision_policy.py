@@ -326,9 +326,11 @@ class DecisionPolicy:
             return 1, False
         if is_by_path and _is_reader(score, codes):
             return min(_READER_PRICE, limits.silent), True
-        if UNATTENDED in codes or UNTOUCHED in codes or any(code == HURRIED for code, _ in score.reasons):
-            # Each challenge costs what the next one would cost somebody who uses its pages.
-            return price + 1, False
+        is_hurried = any(code == HURRIED for code, _ in score.reasons)
+        if is_hurried or UNATTENDED in codes or UNTOUCHED in codes:
+            # Each challenge costs what the next one would cost somebody who uses its pages. Nobody's pace, and pages
+            # that are not used as people use them, were found independently: together they cost twice as much.
+            return price + 1 + (is_hurried and UNTOUCHED in codes), False
         if is_by_path and _is_brisk(score, codes):
             # The last challenge again and again, and no block: somebody may read fast, in any order.
             return min(price, limits.silent + limits.challenges), False
