@@ -79,3 +79,10 @@ def test_the_evidence_names_the_rule():
     assert rule.evidence.text == "The rule for the path /a applies: traps off, clearance needed."
     assert rule_of([rule.evidence]) == "/a"
     assert rule_of([]) == ""
+
+
+def test_capital_letters_do_not_matter_in_a_query_either():
+    rules = PathRules([PathRule("/index.php?*title=Special:Export*", clearance=True)])
+    assert rules.find("/index.php?title=Special:Export&pages=A") is not None
+    assert rules.find("/INDEX.PHP?TITLE=special:export") is not None
+    assert rules.find("/index.php?title=Export") is None

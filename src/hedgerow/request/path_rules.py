@@ -148,7 +148,7 @@ class PathRules:
 
     def _find(self, target: str) -> ActiveRule | None:
         path, question, query = target.partition("?")
-        as_sent, *read = self._patterns.first(self._spellings(path, question + query))
+        as_sent, *read = self._patterns.first(self._spellings(path, question + query.lower()))
         if read and as_sent != read[0]:
             # No spelling that only some servers read as such a path escapes protection.
             found = self._rule(read[0])
