@@ -7,7 +7,7 @@ import time
 import typer
 
 from hedgerow.cli.main import Config
-from hedgerow.cli.service import Directory, find_site
+from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.web.alert_channels import Alert, send
 from hedgerow.web.alerts import site_name
@@ -21,9 +21,9 @@ def _group() -> None:
 
 
 @app.command("test")
-def send_test(config: Config = None, directory: Directory = None) -> None:
+def send_test(config: Config = None, directory: Directory = None, site: SiteName = "") -> None:
     """Send a test alert by every channel of the settings, and say which ones accepted it."""
-    settings = find_site(config, directory, changes=False)
+    settings = find_site(config, directory, site, changes=False)
     if not settings.alerts.enabled:
         raise SettingsError(["no alerts are sent: set webhook or mail_to in [alerts]"])
     alert = Alert("test", "test", "This is a test. Alerts of Hedgerow arrive here.", time.time(), site_name(settings))

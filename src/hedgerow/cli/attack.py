@@ -10,7 +10,7 @@ from typer import Option
 
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import format_time, print_json
-from hedgerow.cli.service import Directory, find_site
+from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.cli.visitor_store import open_visitor_stores
 from hedgerow.cli.visitors import read_duration
 from hedgerow.core.attack import ATTACK_KEY, attack_of
@@ -26,11 +26,12 @@ _NOTHING_CHANGES = "the site only observes, so nobody is asked: this is recorded
 def on(
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
     for_: Annotated[str, Option("--for", metavar="TIME", help="When it ends by itself, such as 30m, 2h or 1d.")] = "2h",
 ) -> None:
     """Ask every visitor without a clearance for one, from the next second on. Said again, it ends at the new time."""
     seconds = read_duration(for_)
-    settings = find_site(config, directory, place="state", has_started=True)
+    settings = find_site(config, directory, site, place="state", has_started=True)
     now = time.time()
     evidence = Evidence("administrator", "under-attack", 1.0, "The operator says that the site is under attack.")
     with open_visitor_stores(settings) as stores:
@@ -43,9 +44,9 @@ def on(
 
 
 @app.command()
-def off(config: Config = None, directory: Directory = None) -> None:
+def off(config: Config = None, directory: Directory = None, site: SiteName = "") -> None:
     """Stop asking, from the next second on."""
-    settings = find_site(config, directory, place="state", has_started=True)
+    settings = find_site(config, directory, site, place="state", has_started=True)
     with open_visitor_stores(settings) as stores:
         found = [store.order(ATTACK_KEY, None) for store in stores if store is not None]
     if any(found):
@@ -54,9 +55,9 @@ def off(config: Config = None, directory: Directory = None) -> None:
 
 
 @app.command()
-def status(config: Config = None, directory: Directory = None, json: AsJson = False) -> None:
+def status(config: Config = None, directory: Directory = None, site: SiteName = "", json: AsJson = False) -> None:
     """Show whether it is on, and until when."""
-    settings = find_site(config, directory, place="state", changes=False, quiet=json)
+    settings = find_site(config, directory, site, place="state", changes=False, quiet=json)
     now = time.time()
     with open_visitor_stores(settings) as stores:
         found = [attack_of(store.read(now)[0], now) for store in stores if store is not None]

@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import console
-from hedgerow.cli.service import Directory, find_site
+from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.core.address import parse_address
 from hedgerow.core.visit import Proof
 from hedgerow.errors import HedgerowError, SettingsError
@@ -59,6 +59,7 @@ def update(
     ] = "",
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
 ) -> None:
     """
     Read the addresses that bots publish into the state directory.
@@ -66,7 +67,7 @@ def update(
     Lists have fixed file names, such as googlebot.json; `hedgerow bots show` names them. A list that cannot be read
     keeps its previous contents. A running Hedgerow uses the new lists after SIGHUP.
     """
-    settings = find_site(config, directory)
+    settings = find_site(config, directory, site)
     path = ranges_path(settings)
     lists = load_ranges(path)
     read, faults = 0, []
@@ -123,9 +124,9 @@ def _read(location: str | Path, settings: Settings) -> bytes:
 
 
 @app.command()
-def show(config: Config = None, directory: Directory = None) -> None:
+def show(config: Config = None, directory: Directory = None, site: SiteName = "") -> None:
     """List the known bots: category, policy, and how they are verified."""
-    settings = find_site(config, directory, changes=False)
+    settings = find_site(config, directory, site, changes=False)
     lists = load_ranges(ranges_path(settings))
     now = time.time()
     table = Table("bot", "category", "policy", "in robots.txt", "verified by", box=None, pad_edge=False)

@@ -16,7 +16,7 @@ from typer import Option
 
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import console, new_table, print_json, progress_bar
-from hedgerow.cli.service import Directory, find_site
+from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.cli.visitor_store import open_visitor_stores
 from hedgerow.core.state import ACCOUNT, CLEARANCE
 from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE
@@ -53,11 +53,12 @@ class VisitorDays(NamedTuple):
 def run(
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
     top: Annotated[int, Option(min=0, help="Number of visitors to show that were asked.")] = 20,
     json: AsJson = False,
 ) -> None:
     """Show how many pages visitors may read in a day and why, how many they read, and who is affected."""
-    settings = find_site(config, directory, place="ledger", changes=False, quiet=json)
+    settings = find_site(config, directory, site, place="ledger", changes=False, quiet=json)
     limits = limits_of(settings)
     with closing(open_ledger(settings)) as ledger, progress_bar("Reading", "visits") as progress:
         days = count_days(_rows(ledger, progress), settings, *limits)

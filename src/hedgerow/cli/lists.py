@@ -22,7 +22,7 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import STANDARD_OUTPUT, console, new_table, print_json, progress_bar, write_file
-from hedgerow.cli.service import Directory, find_site
+from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.errors import HedgerowError, SettingsError, UpstreamError
 from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.importer import FORMATS, Defaults, Format, ListImport
@@ -87,9 +87,10 @@ def show(
     ] = False,
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
 ) -> None:
     """Show entries: all, those of a kind, or those that apply to one address, in order of precedence."""
-    settings = find_site(config, directory, place="lists", changes=False, quiet=as_json)
+    settings = find_site(config, directory, site, place="lists", changes=False, quiet=as_json)
     if blocks:
         _show_blocks(settings, as_json=as_json)
         return
@@ -115,9 +116,10 @@ def review_(
     as_json: Annotated[bool, Option("--json", help="As JSON.")] = False,
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
 ) -> None:
     """Show what the visitors of white entries, and of Hedgerow's own black ones, did on the last day."""
-    settings, now = find_site(config, directory, place="lists", changes=False, quiet=as_json), time.time()
+    settings, now = find_site(config, directory, site, place="lists", changes=False, quiet=as_json), time.time()
     store = build_list_store(settings)
     wanted = (ListFilter(list="white", in_force_at=now), ListFilter(list="black", author=OWN_AUTHOR, in_force_at=now))
     with contextlib.closing(open_ledger(settings)) as ledger:
@@ -205,11 +207,12 @@ def add(
     until: _Until = None,
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
 ) -> None:
     """Add subjects to a list. A running Hedgerow uses the entries within a second."""
     parsed, now = [_subject(text) for text in subjects], time.time()
     end = _end(length, until, now)
-    settings = _settings(config, directory)
+    settings = _settings(config, directory, site)
     if (ignored := next(filter(_is_operator, parsed), None)) and not settings.lists.asn_file:
         raise HedgerowError(f"{ignored} would have no effect: {_NO_OPERATORS}")
     store = build_list_store(settings)
@@ -235,6 +238,7 @@ def change(
     for_good: Annotated[bool, Option("--for-good", help="Remove the end.")] = False,
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
 ) -> None:
     """Change the reason, author or end of an entry."""
     now = time.time()
@@ -242,7 +246,7 @@ def change(
         raise SettingsError(["name one end: --for, --until or --for-good"])
     if not (for_good or length or until) and reason is None and author is None:
         raise SettingsError(["name what to change: --reason, --author, --for, --until or --for-good"])
-    settings = _settings(config, directory)
+    settings = _settings(config, directory, site)
     store = build_list_store(settings)
     entry = next(iter(store.read(ListFilter(list=name, subject=_subject(subject)))), None)
     if entry is None:
@@ -259,10 +263,12 @@ def change(
 
 
 @app.command()
-def remove(name: _List, subjects: _Subjects, config: Config = None, directory: Directory = None) -> None:
+def remove(
+    name: _List, subjects: _Subjects, config: Config = None, directory: Directory = None, site: SiteName = ""
+) -> None:
     """Remove subjects from a list."""
     parsed = [_subject(text) for text in subjects]
-    settings = _settings(config, directory)
+    settings = _settings(config, directory, site)
     store = build_list_store(settings)
     for subject in parsed:
         if not store.remove(name, subject):
@@ -276,9 +282,10 @@ def subscriptions(
     as_json: Annotated[bool, Option("--json", help="As JSON.")] = False,
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
 ) -> None:
     """Show the lists of others that the settings subscribe to: entries, last reading, and last failure."""
-    settings = find_site(config, directory, place="lists", changes=False, quiet=as_json)
+    settings = find_site(config, directory, site, place="lists", changes=False, quiet=as_json)
     readings = read_readings(settings)
     found = [(one, readings.get(one.name, Reading())) for one in settings.lists.subscriptions]
     if as_json:
@@ -315,6 +322,7 @@ def import_(
     ] = False,
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
 ) -> None:
     """
     Import a list: plain text, CSV, JSON, or the output of fail2ban or CrowdSec. All of it is imported, or nothing.
@@ -325,7 +333,7 @@ def import_(
         raise SettingsError(["--replace needs an --author"])
     defaults = Defaults(now, name, clean_text(reason), owner, _end(length, until, now))
     with _open(file) as source:
-        settings = _settings(config, directory)
+        settings = _settings(config, directory, site)
         store = build_list_store(settings)
         reading = ListImport(source, readable(file), defaults, format=kind, skip_bad=skip_bad)
         count = store.put(_with_progress(reading, _size(source)), replacing=owner if replace else "")
@@ -351,13 +359,14 @@ def export(
     name: _OneList = None,
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
 ) -> None:
     """
     Export the current entries, for Hedgerow or another program. Plain text holds one list, by default the black list.
     """
     now = time.time()
     chosen = name or ("black" if target in _ONE_LIST else None)
-    settings = find_site(config, directory, place="lists", changes=False, quiet=True)
+    settings = find_site(config, directory, site, place="lists", changes=False, quiet=True)
     entries = build_list_store(settings).read(ListFilter(list=chosen, in_force_at=now))
     parts = write(target, entries, at=now)
     if output == STANDARD_OUTPUT:
@@ -366,9 +375,9 @@ def export(
         write_file(Path(output), parts)
 
 
-def _settings(config: Path | None, directory: Path | None) -> Settings:
+def _settings(config: Path | None, directory: Path | None, site: str) -> Settings:
     """Return the settings of the service whose lists are changed."""
-    settings = find_site(config, directory, place="lists")
+    settings = find_site(config, directory, site, place="lists")
     if not settings.lists.enabled:
         raise HedgerowError("lists have no effect: set enabled = true in [lists]")
     return settings

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import format_time
-from hedgerow.cli.service import Directory, find_site
+from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.errors import ModelError, SettingsError, TlsError
 from hedgerow.proxy.tls import read_pair
 from hedgerow.settings import Settings, load_settings
@@ -33,20 +33,43 @@ def check(
 ) -> None:
     path = file or Path("hedgerow.toml")
     settings = load_settings(path)
-    try:
-        if not _missing_models(settings):
-            build_panels(settings)
-    except ModelError as error:
-        raise SettingsError([f"{path}: watch: {error}"]) from None
-    if faults := [f"{path}: {name}: {sentence}" for name, sentence in _foreign_files(settings)]:
-        raise SettingsError(faults)
-    certificate_warnings = list(_certificate_warnings(path, settings))
+    sites = {"": settings} | {f"site.{number}.": entry.settings for number, entry in enumerate(settings.site)}
+    warnings: dict[str, None] = {}
+    notes: dict[str, Danger] = {}
+    for prefix, own in sites.items():
+        try:
+            if not _missing_models(own):
+                build_panels(own)
+        except ModelError as error:
+            raise SettingsError([f"{path}: {prefix}watch: {error}"]) from None
+        if faults := [f"{path}: {prefix}{name}: {sentence}" for name, sentence in _foreign_files(own)]:
+            raise SettingsError(faults)
+        # What a site shares with the top level of the file is said once.
+        for name, sentence in (*_readable_secrets(path, own), *_certificate_warnings(path, own)):
+            notes.setdefault(sentence + name, (prefix + name, sentence))
+        warnings |= dict.fromkeys(_warnings(own))
     typer.echo(f"{path}: no faults")
     text = path.read_text("utf-8-sig")
-    for name, sentence in (*dangers(settings), *_readable_secrets(path, settings), *certificate_warnings):
+    for name, sentence in (*dangers(settings), *notes.values()):
         typer.echo(f"{path}:{line_of(text, name)}: warning: {name}: {sentence}", err=True)
-    for warning in _warnings(settings):
+    for warning in warnings:
         typer.echo(f"{path}: warning: {warning}", err=True)
+    if settings.site:
+        _describe_sites(settings)
+
+
+def _describe_sites(settings: Settings) -> None:
+    """Print the hosts of each site, where its requests go, and how much memory all of them may take."""
+    for entry in settings.site:
+        mode = ", observing only" if entry.settings.observe else ""
+        upstream = entry.settings.proxy.upstream or "no upstream"
+        typer.echo(f"site {entry.name}: {', '.join(entry.hosts)} -> {upstream}{mode}")
+    other = (
+        "refused with 421" if settings.unknown_hosts == "refuse" else f"-> {settings.proxy.upstream or 'no upstream'}"
+    )
+    typer.echo(f"other hosts: {other}")
+    most = sum(one.state.memory for one in (settings, *(entry.settings for entry in settings.site)))
+    typer.echo(f"counters of {len(settings.site) + 1} sites: at most {most / 1e6:,.0f} MB (state.memory of each)")
 
 
 def _foreign_files(settings: Settings) -> Iterator[Danger]:
@@ -130,13 +153,13 @@ def _missing_models(settings: Settings) -> dict[str, str]:
     }
 
 
-def migrate(config: Config = None, directory: Directory = None) -> None:
+def migrate(config: Config = None, directory: Directory = None, site: SiteName = "") -> None:
     from hedgerow.ledger.sqlite import migrate as migrate_ledger
     from hedgerow.state.sqlite.journal import connect
     from hedgerow.web.paths import ledger_path, state_path
     from hedgerow.web.stores import import_postgresql
 
-    settings = find_site(config, directory, place="ledger")
+    settings = find_site(config, directory, site, place="ledger")
     files = [ledger_path(settings), state_path(settings)]
     if not settings.ledger.url and not settings.lists.url and not any(path.is_file() for path in files):
         typer.echo(f"nothing to migrate in {files[1].parent}; a gate creates its files itself")
@@ -170,6 +193,7 @@ def new() -> None:
 def rotate_(
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
     show: Annotated[bool, Option("--show", help="Only list the numbers and ages of the keys.")] = False,
 ) -> None:
     """
@@ -177,7 +201,7 @@ def rotate_(
 
     A running Hedgerow uses the new key after SIGHUP.
     """
-    settings = find_site(config, directory, changes=not show)
+    settings = find_site(config, directory, site, changes=not show)
     path = key_path(settings)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     now = time.time()

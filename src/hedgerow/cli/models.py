@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import print_json
-from hedgerow.cli.service import Directory, find_site
+from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.logs.formats import iso, readable
 from hedgerow.watch.models.bundle import ModelKind
 from hedgerow.watch.models.panel import MAJOR_DRIFT, MIN_SESSIONS, MINOR_DRIFT, Panel, PanelRecord
@@ -27,13 +27,13 @@ KindArgument = Annotated[ModelKind, Argument(help="Models of paths, or of window
 
 
 @app.command()
-def show(config: Config = None, directory: Directory = None, json: AsJson = False) -> None:
+def show(config: Config = None, directory: Directory = None, site: SiteName = "", json: AsJson = False) -> None:
     """
     Show the bundles in use, their results, how a shadow compares, and whether visitors have changed.
 
     A running watch stores its counts every half minute.
     """
-    settings = find_site(config, directory, changes=False, quiet=json)
+    settings = find_site(config, directory, site, changes=False, quiet=json)
     panels = stored_panels(settings)
     if json:
         print_json([panel.status() for panel in panels])
@@ -50,27 +50,32 @@ def promote(
     force: Annotated[bool, Option("--force", help="Promote it before it was compared.")] = False,
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
 ) -> None:
     """
     Use the shadow bundle from now on. The current bundle is kept as the previous one.
 
     Before 200 comparisons this is refused, unless forced.
     """
-    path = promote_shadow(find_site(config, directory), which, force=force)
+    path = promote_shadow(find_site(config, directory, site), which, force=force)
     typer.echo(f"{path} now classifies {which}; {_SIGHUP}; hedgerow models back undoes it")
 
 
 @app.command()
-def back(which: KindArgument = "paths", config: Config = None, directory: Directory = None) -> None:
+def back(
+    which: KindArgument = "paths", config: Config = None, directory: Directory = None, site: SiteName = ""
+) -> None:
     """Use the previous bundle again. The current one becomes the shadow."""
-    model_files(find_site(config, directory)).go_back(which)
+    model_files(find_site(config, directory, site)).go_back(which)
     typer.echo(f"{which} are classified by the previous bundle; {_SIGHUP}")
 
 
 @app.command()
-def drop(which: KindArgument = "paths", config: Config = None, directory: Directory = None) -> None:
+def drop(
+    which: KindArgument = "paths", config: Config = None, directory: Directory = None, site: SiteName = ""
+) -> None:
     """Remove the shadow bundle."""
-    model_files(find_site(config, directory)).drop_shadow(which)
+    model_files(find_site(config, directory, site)).drop_shadow(which)
     typer.echo(f"the shadow bundle for {which} is removed; {_SIGHUP}")
 
 

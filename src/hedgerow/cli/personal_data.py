@@ -13,7 +13,7 @@ from typer import Option
 from hedgerow.challenge.prices import is_price_key
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import format_time, print_json, write_json
-from hedgerow.cli.service import Directory, find_site
+from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.cli.visitor_store import Visitor, open_visitor_stores, visitor_key
 from hedgerow.core.address import parse_address
 from hedgerow.core.state import prefix_key
@@ -34,10 +34,11 @@ def export(
     visitor: Visitor,
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
     output: Annotated[str, Option("--output", "-o", metavar="FILE", help="File to write; -: standard output.")] = "-",
 ) -> None:
     """Write everything that is stored about a visitor as JSON: visits, score, block, campaigns, list entries."""
-    settings = find_site(config, directory, place="ledger", changes=False, quiet=True)
+    settings = find_site(config, directory, site, place="ledger", changes=False, quiet=True)
     found = _stored(settings, visitor)
     if output == "-":
         print_json(found)
@@ -49,10 +50,11 @@ def forget(
     visitor: Visitor,
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
     lists: Annotated[bool, Option("--lists", help="Also remove the entries of the visitor from the lists.")] = False,
 ) -> None:
     """Delete what is stored about a visitor, and say what was deleted and what stays."""
-    settings = find_site(config, directory, place="state", has_started=True)
+    settings = find_site(config, directory, site, place="state", has_started=True)
     key = visitor_key(settings, visitor)
     names = _stored_names(settings, key, visitor)
     deleted = delete_visits(ledger_of(settings), names) if has_ledger(settings) else 0

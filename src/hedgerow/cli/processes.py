@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import uvicorn
@@ -32,11 +32,13 @@ from hedgerow.proxy.workers import Workers
 from hedgerow.settings import Settings
 from hedgerow.settings.checks import check_admin_listen, socket_path, split_listen
 from hedgerow.settings.dangers import dangers
+from hedgerow.settings.sites import DEFAULT, with_every_site
 from hedgerow.watch.relay import socket_pair
-from hedgerow.web.admin.app import Admin
 from hedgerow.web.admin.listener import bind_socket_file
+from hedgerow.web.admin.sites import AdminOfSites
 from hedgerow.web.app import Site, StoreFactory
 from hedgerow.web.run_file import write_run_file
+from hedgerow.web.sites import HostOf, MakeApplication, Sites, host_of, settings_of_sites
 from hedgerow.web.stores import prepare_shared, side_stores, worker_stores
 
 log = logging.getLogger("hedgerow")
@@ -50,8 +52,6 @@ _START_TABLES = ("directory", "proxy", "tls", "state", "lists", "ledger", "priva
 _START_WATCH = ("enabled", "queue", "sessions")
 
 ReadSettings = Callable[[], Settings]
-Application = Callable[[Settings, Site], Any]
-"""Makes the ASGI application on the public listener."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,10 @@ def with_options(
         settings = replace(settings, **{table: replace(getattr(settings, table), listen=listen)})
     if admin:
         settings = replace(settings, admin=replace(settings.admin, listen=admin))
-    return replace(settings, observe="links" if observe == "links" else True) if observe else settings
+    if not observe:
+        return settings
+    mode: Literal["links", True] = "links" if observe == "links" else True
+    return with_every_site(settings, lambda one: replace(one, observe=mode))
 
 
 def check_dangers(settings: Settings, *, strict: bool) -> None:
@@ -98,18 +101,18 @@ def run_processes(
     workers: int,
     read: ReadSettings,
     public: socket.socket,
-    application: Application,
+    application: MakeApplication,
     announce: Callable[[], None],
     *,
     config: Path | None = None,
-    upstream: str = "",
     certificate: Certificate | None = None,
+    host_of: HostOf = host_of,
 ) -> None:
     """
     Serve visitors at *public*, and the operator at the admin listener of the settings, until a signal comes.
 
-    *config* is the file of the settings, which commands find in the run file. *upstream* is the site whose health is
-    checked, if requests are passed on to one. With a *certificate*, visitors are served with TLS.
+    *config* is the file of the settings, which commands find in the run file. With a *certificate*, visitors are served
+    with TLS. *host_of* returns the host that a visitor asked for, if there are several sites.
     """
     # A SIGHUP without a handler would end the process; it waits until there is one (see `serve_on` and `Workers`).
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
@@ -134,21 +137,28 @@ def run_processes(
         else:
             log.warning("no run file can be written, so commands need --directory or --config: see docs/deploy.md")
         if workers == 1:
-            _run_site(read, listeners, application, None, announce_all, config=config, upstream=upstream)
+            _run_sites(read, listeners, application, None, announce_all, config=config, host_of=host_of)
             return
-        prepare_shared(settings)
-        sender, receiver = socket_pair()
+        sockets = {}
+        for name, own in ({DEFAULT: settings} | settings_of_sites(settings)).items():
+            prepare_shared(own)
+            sockets[name] = socket_pair()
+
+        def stores_of_background(name: str) -> StoreFactory:
+            return lambda settings, _: side_stores(settings, sockets[name][1])
+
+        def stores_of_worker(name: str) -> StoreFactory:
+            return lambda settings, ledger: worker_stores(settings, sockets[name][0], ledger)
 
         def run_background() -> None:
-            _run_site(
-                read, replace(listeners, public=None), application,
-                lambda settings, _: side_stores(settings, receiver), config=config, upstream=upstream,
-            )  # fmt: skip
+            _run_sites(
+                read, replace(listeners, public=None), application, stores_of_background, config=config, host_of=host_of
+            )
 
         def run_worker() -> None:
-            _run_site(
-                lambda: per_worker(read(), workers), replace(listeners, admin=None, redirect=None), application,
-                lambda settings, ledger: worker_stores(settings, sender, ledger),
+            _run_sites(
+                lambda: with_every_site(read(), lambda one: per_worker(one, workers)),
+                replace(listeners, admin=None, redirect=None), application, stores_of_worker, host_of=host_of,
             )  # fmt: skip
 
         announce_all()
@@ -170,45 +180,56 @@ def for_other_servers(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, rotating=msgspec.structs.replace(settings.rotating, entries=0))
 
 
-def _run_site(
+def _run_sites(
     read: ReadSettings,
     listeners: _Listeners,
-    application: Application,
-    stores: StoreFactory | None,
+    application: MakeApplication,
+    stores_of: Callable[[str], StoreFactory] | None,
     announce: Callable[[], None] = lambda: None,
     *,
     config: Path | None = None,
-    upstream: str = "",
+    host_of: HostOf = host_of,
 ) -> None:
-    """Serve in this process until a signal comes."""
+    """Serve in this process until a signal comes. *stores_of* returns what builds the stores of a site with a name."""
     settings = read()
-    site = Site(settings, stores=stores)
-    site.config = config
-    # The background process of several workers serves no visitors: its parent tells all of them.
-    site.request_reload = partial(os.kill, os.getpid() if listeners.public is not None else os.getppid(), signal.SIGHUP)
-    servers: list[tuple[uvicorn.Server, socket.socket]] = []
     public, admin, redirect = listeners.public, listeners.admin, listeners.redirect
-    if public is not None:
-        server = make_server(
-            application(settings, site), *public.getsockname()[:2],
-            limits=_limits_of(settings), grace_period=math.ceil(settings.proxy.shutdown_timeout),
-            trusts=lambda peer: site.app.gate.identifier.trusts(peer),  # noqa: PLW0108 - a reload replaces it
-            refused=site.counters.refused_connections, certificate=listeners.certificate,
-        )  # fmt: skip
-        servers.append((server, public))
-    if admin is not None:
-        servers.append((make_server(Admin(site, upstream=upstream), "127.0.0.1", 0, lifespan=False), admin))
-    answers = Answers()
-    if redirect is not None:
-        plain = make_server(Redirect(listeners.https_port, answers), *redirect.getsockname()[:2], lifespan=False)
-        servers.append((plain, redirect))
-    reduce_garbage_collection()
-    announce()
+
+    def make_site(settings: Settings, name: str, default: Site | None) -> Site:
+        factory = stores_of(name or DEFAULT) if stores_of is not None else None
+        site = Site(settings, stores=factory, name=name, common_lists=default.lists if default is not None else None)
+        site.config = config
+        # The background process of several workers serves no visitors: its parent tells all of them.
+        site.request_reload = partial(os.kill, os.getpid() if public is not None else os.getppid(), signal.SIGHUP)
+        return site
+
+    site = make_site(settings, "", None)
     with contextlib.ExitStack() as stack:
         stack.callback(site.close)
+        sites = Sites(
+            settings, site, make_application=application, make_site=make_site, host_of=host_of,
+            fixed=stores_of is not None,
+        )  # fmt: skip
+        stack.callback(sites.close)
+        servers: list[tuple[uvicorn.Server, socket.socket]] = []
+        if public is not None:
+            server = make_server(
+                sites, *public.getsockname()[:2],
+                limits=_limits_of(settings), grace_period=math.ceil(settings.proxy.shutdown_timeout),
+                trusts=lambda peer: site.app.gate.identifier.trusts(peer),  # noqa: PLW0108 - a reload replaces it
+                refused=site.counters.refused_connections, certificate=listeners.certificate,
+            )  # fmt: skip
+            servers.append((server, public))
+        if admin is not None:
+            servers.append((make_server(AdminOfSites(sites), "127.0.0.1", 0, lifespan=False), admin))
+        answers = Answers()
+        if redirect is not None:
+            plain = make_server(Redirect(listeners.https_port, answers), *redirect.getsockname()[:2], lifespan=False)
+            servers.append((plain, redirect))
+        reduce_garbage_collection()
+        announce()
         if redirect is not None and settings.tls.is_obtained:
             stack.callback(_start_acme(settings, answers, site).close)
-        uvloop.run(serve_on(servers, site, read))
+        uvloop.run(serve_on(servers, sites, read))
 
 
 def _start_acme(settings: Settings, answers: Answers, site: Site) -> AcmeThread:
@@ -299,14 +320,14 @@ def url_of(bound: socket.socket, scheme: str = "http") -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-async def serve_on(servers: Sequence[tuple[uvicorn.Server, socket.socket]], site: Site, read: ReadSettings) -> None:
+async def serve_on(servers: Sequence[tuple[uvicorn.Server, socket.socket]], sites: Sites, read: ReadSettings) -> None:
     """Run each of *servers* on its socket until one of them ends or a signal comes."""
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     tasks = [asyncio.ensure_future(server.serve(sockets=[bound])) for server, bound in servers]
 
     def stop(*, at_once: bool = False) -> None:
-        site.closing = True
+        sites.closing()
         stopped.set()
         for each, _ in servers:
             each.force_exit = at_once and each.should_exit
@@ -315,10 +336,10 @@ async def serve_on(servers: Sequence[tuple[uvicorn.Server, socket.socket]], site
     # A second Ctrl-C does not wait for downloads.
     loop.add_signal_handler(signal.SIGINT, lambda: stop(at_once=True))
     # Handled even without a settings file: a SIGHUP must not end the process.
-    loop.add_signal_handler(signal.SIGHUP, _reload, site, read)
+    loop.add_signal_handler(signal.SIGHUP, _reload, sites, read)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     with stop_on_sigterm(stop):
-        publishing = asyncio.ensure_future(_publish_metrics(site))
+        publishing = asyncio.ensure_future(_publish_metrics(sites))
         waiting = asyncio.ensure_future(stopped.wait())
         # The background process has no server if there is no admin listener.
         await asyncio.wait([*tasks[:1], waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -344,14 +365,15 @@ def stop_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-async def _publish_metrics(site: Site) -> None:
+async def _publish_metrics(sites: Sites) -> None:
     """Publish the metrics of this process to the background process, if there are several."""
-    while site.stores.worker_metrics is not None and not site.closed:
-        site.publish_metrics()
+    while sites.default.stores.worker_metrics is not None and not sites.default.closed:
+        for site in sites:
+            site.publish_metrics()
         await asyncio.sleep(_PUBLISH_EVERY)
 
 
-def _reload(site: Site, read: ReadSettings) -> None:
+def _reload(sites: Sites, read: ReadSettings) -> None:
     """Read the settings again. Settings with faults change nothing."""
     try:
         settings = read()
@@ -359,15 +381,30 @@ def _reload(site: Site, read: ReadSettings) -> None:
         for fault in error.faults:
             log.error("not reloaded: %s", fault)  # noqa: TRY400 - a fault of the operator
         return
-    before = site.app.settings
-    delayed = [name for name in _START_TABLES if getattr(settings, name) != getattr(before, name)]
-    new, old = settings.watch, before.watch
-    delayed += [f"watch.{name}" for name in _START_WATCH if getattr(new, name) != getattr(old, name)]
+    befores = {name: site.app.settings for name, site in sites.all().items()}
     try:
-        site.reload(settings)
+        sites.reload(settings)
+    except SettingsError as error:
+        for fault in error.faults:
+            log.error("not reloaded: %s", fault)  # noqa: TRY400 - likewise
+        return
     except HedgerowError as error:
         log.error("not reloaded: %s", error)  # noqa: TRY400 - likewise
         return
+    afters = {name: site.app.settings for name, site in sites.all().items()}
+    delayed = [
+        name if site == DEFAULT else f"{name} of the site {site}"
+        for site, before in befores.items()
+        if site in afters
+        for name in _changed_at_start(before, afters[site])
+    ]
     log.info("reloaded the settings")
     if delayed:
         log.warning("changes in %s take effect at the next start", ", ".join(delayed))
+
+
+def _changed_at_start(old: Settings, new: Settings) -> list[str]:
+    """Return the tables and settings that are read at start only, and that differ."""
+    changed = [name for name in _START_TABLES if getattr(new, name) != getattr(old, name)]
+    watch = [name for name in _START_WATCH if getattr(new.watch, name) != getattr(old.watch, name)]
+    return changed + [f"watch.{name}" for name in watch]

@@ -26,14 +26,17 @@ from hedgerow.proxy.acme import prepare
 from hedgerow.proxy.own_address import OwnAddresses
 from hedgerow.proxy.proxy import Proxy
 from hedgerow.proxy.tls import Certificate
-from hedgerow.services.decision_service import DecisionService
+from hedgerow.services.decision_service import DecisionService, asked_host
+from hedgerow.services.forward_auth import ForwardAuth
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.checks import upstream_faults
 from hedgerow.settings.operation_tables import TlsSettings
+from hedgerow.settings.sites import with_every_site
 from hedgerow.web.app import Site
 from hedgerow.web.asgi import Hedgerow
 from hedgerow.web.http_client.pool import Upstream
 from hedgerow.web.log_format import log_to_stderr
+from hedgerow.web.sites import Sites, refuse_host
 
 log = logging.getLogger("hedgerow")
 
@@ -66,14 +69,17 @@ def protect(
         if upstream:
             if faults := [f"{name}: {sentence}" for name, sentence in upstream_faults(upstream)]:
                 raise SettingsError(faults)
-            proxy = msgspec.structs.replace(settings.proxy, upstream=upstream)
-            settings = msgspec.structs.replace(settings, proxy=proxy)
+            # Also that of each site that names none.
+            settings = with_every_site(settings, lambda one: _with_upstream(one, upstream, before=settings))
         log_to_stderr(settings.logging)
         return with_options(settings, "proxy", listen=listen, admin=admin, observe=observe)
 
-    settings = read()
-    if not settings.proxy.upstream:
-        raise SettingsError(["name the site to protect: hedgerow protect http://127.0.0.1:8000"])
+    def checked() -> Settings:
+        settings = read()
+        check_upstreams(settings)
+        return settings
+
+    settings = checked()
     check_dangers(settings, strict=strict_start)
     certificate = _certificate(settings)
     with exit_on_sigterm(), bind(settings.proxy.listen, "--listen") as public:
@@ -81,15 +87,37 @@ def protect(
         def announce() -> None:
             mode = observing(settings)
             scheme = "http" if certificate is None else "https"
-            log.info("protecting %s at %s%s", settings.proxy.upstream, url_of(public, scheme), mode)
+            protected = settings.proxy.upstream or "the sites below"
+            log.info("protecting %s at %s%s", protected, url_of(public, scheme), mode)
+            for entry in settings.site:
+                own = observing(entry.settings)
+                hosts = ", ".join(entry.hosts)
+                log.info("site %s (%s): protecting %s%s", entry.name, hosts, entry.settings.proxy.upstream, own)
 
-        def application(settings: Settings, site: Site) -> Hedgerow:
-            return Hedgerow(build_proxy(settings), site=site)
+        def application(settings: Settings, site: Site, _: Sites) -> Hedgerow:
+            return Hedgerow(build_proxy(settings) if settings.proxy.upstream else refuse_host, site=site)
 
-        run_processes(
-            workers, read, public, application, announce, config=config, upstream=settings.proxy.upstream,
-            certificate=certificate,
-        )  # fmt: skip
+        run_processes(workers, checked, public, application, announce, config=config, certificate=certificate)
+
+
+def check_upstreams(settings: Settings) -> None:
+    """Raise SettingsError unless every site has an upstream. There may be no site but those of `[[site]]`."""
+    if not settings.proxy.upstream and not (settings.site and settings.unknown_hosts == "refuse"):
+        more = ', or set unknown_hosts = "refuse" to serve only the hosts of [[site]]' if settings.site else ""
+        raise SettingsError([f"name the site to protect: hedgerow protect http://127.0.0.1:8000{more}"])
+    if faults := [
+        f'site.{number}: the site {entry.name} needs an upstream, such as upstream = "http://127.0.0.1:8000"'
+        for number, entry in enumerate(settings.site)
+        if not entry.settings.proxy.upstream
+    ]:
+        raise SettingsError(faults)
+
+
+def _with_upstream(settings: Settings, upstream: str, *, before: Settings) -> Settings:
+    """Return settings with the upstream of the command line, unless a site has another than the file's common one."""
+    if settings.proxy.upstream != before.proxy.upstream:
+        return settings
+    return msgspec.structs.replace(settings, proxy=msgspec.structs.replace(settings.proxy, upstream=upstream))
 
 
 def _tls_with_options(tls: TlsSettings, files: tuple[str, str] | None, names: list[str] | None) -> TlsSettings:
@@ -103,16 +131,27 @@ def _tls_with_options(tls: TlsSettings, files: tuple[str, str] | None, names: li
 
 
 def _certificate(settings: Settings) -> Certificate | None:
-    """Return the certificate for visitors, if there is one, and log that it expires soon."""
+    """Return the certificate for visitors, with those of single sites, if there are any."""
     tls = settings.tls
+    own = [(entry, entry.settings.tls) for entry in settings.site if entry.settings.tls.certificate]
     if tls.is_obtained:
         path = str(prepare(settings))
-        return Certificate(path, path, minimum=tls.minimum)
-    if not tls.certificate:
+        certificate = Certificate(path, path, minimum=tls.minimum)
+    elif tls.certificate or own:
+        first = tls if tls.certificate else own[0][1]
+        certificate = _load_certificate(first, tls)
+    else:
         return None
-    certificate = Certificate(tls.certificate, tls.key, minimum=tls.minimum)
+    others = {host: one for entry, table in own for one in [_load_certificate(table, tls)] for host in entry.hosts}
+    certificate.add(others)
+    return certificate
+
+
+def _load_certificate(files: TlsSettings, common: TlsSettings) -> Certificate:
+    """Return the certificate in *files*, and log that it expires soon."""
+    certificate = Certificate(files.certificate, files.key, minimum=common.minimum)
     if warning := certificate.facts.warning(time.time()):
-        log.warning("the certificate %s %s", tls.certificate, warning)
+        log.warning("the certificate %s %s", files.certificate, warning)
     return certificate
 
 
@@ -141,7 +180,7 @@ def serve(
         settings = with_options(load_settings(config), "serve", listen=listen, admin=admin, observe=observe)
         log_to_stderr(settings.logging)
         # No page passes through here that could have the script for a clearance.
-        return settings.without_clearances()
+        return with_every_site(settings, lambda one: one.without_clearances())
 
     settings = read()
     if not settings.identity.trusted_proxies and not settings.serve.clients:
@@ -160,7 +199,10 @@ def serve(
             if spoe is not None:
                 log.info("HAProxy connects to %s", url_of(spoe).removeprefix("http://"))
 
+        def application(_: Settings, site: Site, sites: Sites) -> DecisionService | ForwardAuth:
+            return ForwardAuth(site=site) if site.name else DecisionService(site, spoe=spoe, sites=sites)
+
         run_processes(
-            workers, lambda: for_other_servers(read()), public,
-            lambda _, site: DecisionService(site, spoe=spoe), announce, config=config,
+            workers, lambda: with_every_site(read(), for_other_servers), public, application, announce, config=config,
+            host_of=asked_host,
         )  # fmt: skip

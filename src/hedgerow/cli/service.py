@@ -21,10 +21,14 @@ from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web.paths import key_path, ledger_path, state_directory, state_path
 from hedgerow.web.run_file import RunRecord, find_running
+from hedgerow.web.sites import settings_of_site
 
 Directory = Annotated[
     Path | None,
     Option("--directory", metavar="DIR", help="State directory of the service; default: that of the running one."),
+]
+SiteName = Annotated[
+    str, Option("--site", metavar="NAME", help="One of several sites; default: that at the top level of the settings.")
 ]
 Place = Literal["lists", "state", "ledger", ""]
 
@@ -36,6 +40,7 @@ _NAME_ONE = "name its directory with --directory, or its settings with --config"
 def find_site(
     config: Path | None,
     directory: Path | None = None,
+    site: str = "",
     *,
     place: Place = "",
     changes: bool = True,
@@ -45,10 +50,12 @@ def find_site(
     """
     Return the settings of the service to act on, and say on standard error where that is, unless *quiet*.
 
-    *place* is the store that the command uses. If *changes* is false, it only reads. Before the first start of a
-    service, a command may act where the settings or the directory are named, except with *has_started*.
+    *site* is the name of one of several sites. *place* is the store that the command uses. If *changes* is false, it
+    only reads. Before the first start of a service, a command may act where the settings or the directory are named,
+    except with *has_started*.
     """
     settings, running = _choose(config, directory)
+    settings = settings_of_site(settings, site)
     at = state_directory(settings)
     remote = place != "" and getattr(settings, place).url
     if not remote:

@@ -20,7 +20,7 @@ from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import console, format_time, new_table, print_json
 from hedgerow.cli.path_explanation import explain_path
 from hedgerow.cli.personal_data import export, forget
-from hedgerow.cli.service import Directory, find_site
+from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.cli.visitor_store import Visitor, open_visitor_stores, visitor_key
 from hedgerow.core.address import parse_address
 from hedgerow.core.decision import JUDGED_PERSON, Block, Evidence, VisitorScore
@@ -55,10 +55,11 @@ def show(
     visitor: Annotated[str, Argument(metavar="VISITOR", help="Show only this visitor; also a reference.")] = "",
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
     json: AsJson = False,
 ) -> None:
     """Show suspected and blocked visitors, with the reasons, and addresses of many people."""
-    settings = find_site(config, directory, place="state", changes=False, quiet=json)
+    settings = find_site(config, directory, site, place="state", changes=False, quiet=json)
     now = time.time()
     with open_visitor_stores(settings) as stores:
         rows: list[dict[str, Any]] = [
@@ -87,9 +88,9 @@ def show(
 
 
 @app.command()
-def forgive(visitor: Visitor, config: Config = None, directory: Directory = None) -> None:
+def forgive(visitor: Visitor, config: Config = None, directory: Directory = None, site: SiteName = "") -> None:
     """Clear the score and the block of a visitor. A running Hedgerow does so within a second."""
-    settings = find_site(config, directory, place="state", has_started=True)
+    settings = find_site(config, directory, site, place="state", has_started=True)
     key = visitor_key(settings, visitor)
     with open_visitor_stores(settings) as stores:
         forgiven = [store.order(one, None) for store in stores if store for one in (key, prefix_key(key))]
@@ -104,12 +105,13 @@ def block(
     visitor: Visitor,
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
     for_: Annotated[str, Option("--for", metavar="TIME", help="Duration, such as 30m, 12h or 7d.")] = "1d",
     reason: Annotated[str, Option(help="Shown in the ledger and in `visitors show`.")] = "By the administrator.",
 ) -> None:
     """Block a visitor for some time. A running Hedgerow does so within a second."""
     seconds = read_duration(for_)
-    settings = find_site(config, directory, place="state", has_started=True)
+    settings = find_site(config, directory, site, place="state", has_started=True)
     key, now = visitor_key(settings, visitor), time.time()
     until = now + seconds
     prefix = key if parse_address(key.partition("/")[0]) else ""
@@ -152,10 +154,11 @@ def show_campaigns(
     campaign: Annotated[str, Argument(metavar="ID", help="Show only this campaign, with all members.")] = "",
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
     json: AsJson = False,
 ) -> None:
     """Show the campaigns of the last days, latest first."""
-    settings = find_site(config, directory, place="state", changes=False, quiet=json)
+    settings = find_site(config, directory, site, place="state", changes=False, quiet=json)
     paths = [state_path(msgspec.structs.replace(settings, observe=observe)) for observe in (False, True)]
     if not settings.state.url and settings.state.durable and not any(path.is_file() for path in paths):
         raise StoreError(f"there is no {paths[0]}; name the settings of the site with --config")
@@ -191,15 +194,16 @@ def explain(
     ],
     config: Config = None,
     directory: Directory = None,
+    site: SiteName = "",
 ) -> None:
     if described := list(describe_code(registry(), reference.strip())):
         typer.echo("\n".join(described))
         return
     reference = reference.strip()
     if reference.startswith("/"):
-        typer.echo("\n".join(explain_path(find_site(config, directory, changes=False), reference)))
+        typer.echo("\n".join(explain_path(find_site(config, directory, site, changes=False), reference)))
         return
-    settings = find_site(config, directory, place="ledger", changes=False)
+    settings = find_site(config, directory, site, place="ledger", changes=False)
     if parse_address(reference) or reference.startswith(ACCOUNT):
         row = find_stopped(settings, visitor_key(settings, reference), _COLUMNS)
     else:

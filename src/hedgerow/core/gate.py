@@ -101,6 +101,8 @@ class Gate:
         """Called with every visit that was answered: the watch. It must neither wait nor fail."""
         self.on_stopped: OnStopped | None = None
         """Called with every answered visit whose decision is not to pass it: the log. It must neither wait nor fail."""
+        self.on_block: Callable[[Block], None] | None = None
+        """Called with every new block that is enforced: sites that share theirs. It must neither wait nor fail."""
         self.attack: AttackSwitch | None = None
 
     async def decide(self, visit: Visit, counted_as: Kind | None = None) -> Decision:
@@ -336,6 +338,8 @@ class Gate:
             self.would_have_blocked += 1
         else:
             self.blocked += 1
+            if self.on_block is not None:
+                self.on_block(block)
         what = "would have blocked" if self.observes else "blocked"
         log.info("%s %s: %s", what, ascii(block.key), ascii(block.evidence.text))
 

@@ -348,6 +348,27 @@ class Lists:
         return None
 
 
+class SiteLists(Lists):
+    """The lists of one of several sites. If none of their entries applies to a visitor, the *common* lists count."""
+
+    def __init__(self, common: Lists, *, networks: Sequence[NetworkRule] = ()) -> None:
+        self._common = common
+        self._has_own = False
+        super().__init__(networks=networks)
+
+    @property
+    def has_entries(self) -> bool:
+        return self._has_own or self._common.has_entries
+
+    @has_entries.setter
+    def has_entries(self, value: bool) -> None:
+        self._has_own = value
+
+    def find(self, at: float, address: str, account: str = "", user_agent: str = "") -> ListMatch | None:
+        own = super().find(at, address, account, user_agent) if self._has_own else None
+        return own if own is not None else self._common.find(at, address, account, user_agent)
+
+
 def _first_in_force(notes: _Notes, at: float) -> Note | None:
     for note in notes:
         if note.ends > at:

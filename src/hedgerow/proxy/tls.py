@@ -14,7 +14,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from hedgerow.errors import TlsError
 from hedgerow.proxy.connections import Connections
 from hedgerow.proxy.server_protocol import ServerLimits, ServerProtocol
+from hedgerow.web.sites import HostTable
 
 _log = logging.getLogger("hedgerow.server")
 
@@ -96,11 +97,20 @@ class Certificate:
         self.facts = read_pair(self._certificate, self._key)
         self._current = self._load()
         self._failed: object = None
+        self._by_name: HostTable[Certificate | None] = HostTable({}, None)
+        self._others: Sequence[Certificate] = ()
         self.context = self._new_context()
         self.context.sni_callback = self._choose
 
+    def add(self, others: Mapping[str, Certificate]) -> None:
+        """Use *others* for connections to these hosts, which may be wildcards such as `*.example.org`."""
+        self._by_name = HostTable(dict(others), None)
+        self._others = tuple({id(one): one for one in others.values()}.values())
+
     def reload_if_changed(self) -> bool:
-        """Use the pair that is in the files now. Return whether it is another one. Called once a second."""
+        """Use the pairs that are in the files now. Return whether its own is another one. Called once a second."""
+        for other in self._others:
+            other.reload_if_changed()
         stamp = self._stamp()
         if stamp == self._seen:
             return False
@@ -119,8 +129,9 @@ class Certificate:
     def days_left(self) -> float:
         return (self.facts.ends_at - time.time()) / _DAY
 
-    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        connection.context = self._current
+    def _choose(self, connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
+        found = self._by_name.find(name.encode()) if name and self._others else None
+        connection.context = (self if found is None else found)._current  # noqa: SLF001 - of the same class
 
     def _stamp(self) -> object:
         """Return what changes with the files. Links are followed: certbot replaces a link."""

@@ -28,6 +28,7 @@ from hedgerow.web.asgi_types import Message, Receive, Scope, Send
 from hedgerow.web.request_log import is_request_id
 from hedgerow.web.response_headers import Headers, header
 from hedgerow.web.response_pages import header_word
+from hedgerow.web.sites import BY_NAME
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,8 @@ class ForwardAuth(Hedgerow):
         )  # fmt: skip
         reference, dropped = self.site.stores.held_visits.hold(held, app.settings.serve.pending)
         self._record_dropped(dropped)
-        return reference
+        # The request that fetches the response may come with another host.
+        return f"{self.site.name}.{reference}" if self.site.name else reference
 
     def _record_dropped(self, dropped: Sequence[HeldVisit]) -> None:
         """Record visits whose response was not fetched. The front server has refused them itself."""
@@ -132,7 +134,7 @@ class ForwardAuth(Hedgerow):
             self.site.app.gate.record(held.visit, held.decision, _REFUSED)
 
     async def _respond_to_held(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reference = header(scope["headers"], b"x-hedgerow-ref").decode("latin-1")
+        reference = header(scope["headers"], b"x-hedgerow-ref").decode("latin-1").rpartition(".")[2]
         held = self.site.stores.held_visits.take(reference)
         if held is None:
             await send_text(send, _REFUSED, b"This request was not let through.\n")
@@ -199,6 +201,17 @@ def forwarded_request(scope: Scope, challenge_path: str) -> Scope | None:
             *(pair for pair in headers if pair[0] not in _FRONT_HEADERS),
         ],
     }
+
+
+def forwarded_host(scope: Scope) -> bytes | None:
+    """Return the host that a visitor asked for; None for a request that is not about one. See `Sites`."""
+    path = scope["path"]
+    if path == _ANSWER:
+        # The name of the site that holds the response, which is among the hosts: see `Sites`.
+        site, dot, _ = header(scope["headers"], b"x-hedgerow-ref").rpartition(b".")
+        return BY_NAME + site if dot else None
+    forwarded = b"" if path.startswith(_ENVOY) else header(scope["headers"], b"x-forwarded-host")
+    return forwarded or header(scope["headers"], b"host")
 
 
 def request_fault(request: Scope) -> str:

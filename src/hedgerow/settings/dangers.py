@@ -33,7 +33,16 @@ Danger = tuple[str, str]
 
 
 def dangers(settings: Settings) -> Iterator[Danger]:
-    """Yield what may harm in *settings*."""
+    """Yield what may harm in *settings*, and then what may harm in those of single sites alone."""
+    common = dict.fromkeys(_dangers(settings))
+    yield from common
+    for number, entry in enumerate(settings.site):
+        for name, sentence in _dangers(entry.settings):
+            if (name, sentence) not in common:
+                yield f"site.{number}.{name}", sentence
+
+
+def _dangers(settings: Settings) -> Iterator[Danger]:
     identity, admin = settings.identity, settings.admin
     for network in filter(_is_too_wide, identity.trusted_proxies):
         yield "identity.trusted_proxies", f"{network} {_ANYBODY_IS_A_PROXY}"
@@ -89,6 +98,9 @@ def _numbers(value: object, name: str) -> Iterator[tuple[str, float]]:
         yield name, value
     elif isinstance(value, msgspec.Struct):
         for field in value.__struct_fields__:
+            if field == "site" and isinstance(getattr(value, field), tuple):
+                # The settings of sites are checked one by one.
+                continue
             yield from _numbers(getattr(value, field), f"{name}.{field}" if name else field)
     elif isinstance(value, tuple):
         for number, one in enumerate(value):

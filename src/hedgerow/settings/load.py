@@ -26,7 +26,7 @@ from hedgerow.detectors.rotating_addresses import RotatingAddressesSettings
 from hedgerow.detectors.trap import TrapSettings
 from hedgerow.errors import DetectorError, SettingsError
 from hedgerow.request.path_rules import PathRule
-from hedgerow.settings import operation_tables, store_tables, tables
+from hedgerow.settings import checks, operation_tables, sites, store_tables, tables
 
 ENVIRONMENT_PREFIX = "HEDGEROW__"
 
@@ -75,6 +75,8 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     admin: tables.AdminSettings = tables.AdminSettings()
     serve: tables.ServeSettings = tables.ServeSettings()
     path: tuple[PathRule, ...] = ()
+    unknown_hosts: Literal["default", "refuse"] = "default"
+    site: tuple[SiteEntry, ...] = ()
 
     @property
     def is_neutral(self) -> bool:
@@ -98,6 +100,19 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if isinstance(table := getattr(self, name), kind):
                 return table
         raise LookupError(f"no settings table is a {kind.__name__}")
+
+
+class SiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """
+    One of several sites. *settings* are the common ones with its own in front; they have no sites of their own.
+
+    With *share_blocks* it and all others that have it block each other's crawlers.
+    """
+
+    name: str
+    hosts: tuple[str, ...]
+    settings: Settings
+    share_blocks: bool = False
 
 
 def _detector_tables() -> list[tuple[str, type[Table], Table]]:
@@ -125,15 +140,26 @@ class _Lines:
         self._at: dict[Path_, int] = {}
         table: Path_ = ()
         counts: dict[Path_, int] = {}
+
+        def numbered(names: Path_) -> Path_:
+            """Return the path of a table: `[site.marker]` belongs to the last `[[site]]`."""
+            path: Path_ = ()
+            for part in names:
+                path = (*path, part)
+                if path in counts:
+                    path = (*path, str(counts[path]))
+            return path
+
         # Not splitlines, which also splits at characters that do not end a line in TOML.
         for number, line in enumerate(text.split("\n"), 1):
             header = _HEADER.match(line)
             key = _KEY.match(line)
             if header:
-                table = _names(header[2])
+                names = _names(header[2])
                 if header[1] == "[[":
-                    counts[table] = counts.get(table, -1) + 1
-                    table = (*table, str(counts[table]))
+                    array = (*numbered(names[:-1]), names[-1])
+                    counts[array] = counts.get(array, -1) + 1
+                table = numbered(names)
                 self._at.setdefault(table, number)
             elif key:
                 self._at.setdefault((*table, *_names(key[1])), number)
@@ -257,6 +283,61 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Pat
         yield name, path, value
 
 
+def read_sites(reader: _Reader, common: Mapping[str, Any], raw: object) -> tuple[SiteEntry, ...]:
+    """Return the sites of the tables `[[site]]`, each with the *common* settings and its own in front."""
+    if not isinstance(raw, list):
+        reader.faults.append((("site",), f"must be a list of tables, is {_describe(raw)}"))
+        return ()
+    known = set(reader.faults)
+    entries: dict[int, SiteEntry] = {}
+    for number, own in enumerate(raw):
+        path = ("site", str(number))
+        if not isinstance(own, Mapping):
+            reader.faults.append((path, f"must be a table, is {_describe(own)}"))
+            continue
+        inner = _Reader()
+        entry = _read_site(inner, common, own)
+        # A fault of the common settings is reported once, where it is.
+        reader.faults += [((*path, *at), sentence) for at, sentence in inner.faults if (at, sentence) not in known]
+        if entry is not None:
+            entries[number] = entry
+    reader.faults += [(("site", *at), sentence) for at, sentence in sites.faults(entries)]
+    return tuple(entries.values())
+
+
+def _read_site(reader: _Reader, common: Mapping[str, Any], own: Mapping[str, Any]) -> SiteEntry | None:
+    heads = {"name": str, "hosts": tuple[str, ...], "share_blocks": bool, "upstream": str}
+    tables_of_site = [field.name for field in msgspec.structs.fields(Settings) if field.name not in sites.OF_ALL_SITES]
+    values = {name: reader.value(kind, own[name], (name,)) for name, kind in heads.items() if name in own}
+    overrides: dict[str, Any] = {}
+    for name, value in own.items():
+        if name in sites.OF_ALL_SITES:
+            reader.faults.append(((name,), sites.ONLY_COMMON))
+        elif name not in tables_of_site and name not in heads:
+            reader.faults.append(((name,), _unknown(name, dict.fromkeys([*heads, *tables_of_site]))))
+        elif name not in heads:
+            overrides[name] = value
+    for table, names in sites.FIELDS_OF_ALL_SITES.items():
+        given = overrides.get(table)
+        for name in [one for one in names if isinstance(given, Mapping) and one in given]:
+            reader.faults.append(((table, name), sites.ONLY_COMMON))
+    if upstream := values.get("upstream"):
+        faults = [(("upstream",), sentence) for _, sentence in checks.upstream_faults(upstream)]
+        reader.faults += faults
+        if not faults:
+            overrides["proxy"] = {**overrides.get("proxy", {}), "upstream": upstream}
+    for name in ("ledger", "lists"):
+        if sites.shares_database(common.get(name), overrides.get(name)):
+            reader.faults.append(((name, "url"), sites.OWN_DATABASE))
+    reader.faults += [(("hosts",), 'is needed, such as ["www.example.org"]')] if "hosts" not in own else []
+    reader.faults += [(("name",), 'is needed, such as "shop"')] if "name" not in own else []
+    settings = reader.table(Settings, sites.merged(common, overrides), ())
+    if settings is None or values.get("name") is None or values.get("hosts") is None:
+        return None
+    name = values["name"]
+    return SiteEntry(name, values["hosts"], sites.named(settings, name, overrides), bool(values.get("share_blocks")))
+
+
 def read_settings(text: str, *, name: str = "hedgerow.toml", environment: Mapping[str, str] | None = None) -> Settings:
     """
     Return settings from the *text* of a file called *name* and from the environment, which takes precedence.
@@ -283,11 +364,13 @@ def read_settings(text: str, *, name: str = "hedgerow.toml", environment: Mappin
         else:
             clashes.append(f"{variable}: is not a setting")
     reader = _Reader()
+    sites = raw.pop("site", [])
     settings = reader.table(Settings, raw, ())
+    entries = read_sites(reader, raw, sites)
     if settings is None or reader.faults or clashes:
         lines = _Lines(text)
         raise SettingsError([*clashes, *(_locate(path, s, variables, name, lines) for path, s in reader.faults)])
-    return settings
+    return msgspec.structs.replace(settings, site=entries) if entries else settings
 
 
 def _locate(path: Path_, sentence: str, variables: Mapping[Path_, str], name: str, lines: _Lines) -> str:

@@ -144,6 +144,7 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
     gate.needs_ledger = settings.ledger.on_failure == "closed"
     gate.on_decision = site.on_decision
     gate.on_stopped = site.note_stopped
+    gate.on_block = site.on_block
     gate.attack = site.attack
     detain = settings.detain
     if previous is not None:
@@ -189,12 +190,21 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
     )
 
 
+@dataclass(frozen=True)
+class PreparedReload:
+    """Other settings, ready to be used. Exactly one of both must be called, and neither can fail."""
+
+    apply: Callable[[], None]
+    discard: Callable[[], None]
+
+
 class Site:
     """
     A site that is served: its stores, threads and counters, and the `App` of the current settings.
 
     Without *tokens* the key file is read, again with each reload. *hooks* receives the outcomes of challenges instead
-    of the gate. Without *lists* those of the settings' store are used, as they change. A passed *state* is not closed.
+    of the gate. Without *lists* those of the settings' store are used, as they change; *common_lists* of several sites
+    count beside them. A passed *state* is not closed.
 
     What the site finds while it observes is in stores of its own, and the watch of that time has sessions of its own.
     So none of it has consequences when a reload or a restart ends the observing.
@@ -211,7 +221,12 @@ class Site:
         account_of: AccountOf | None = None,
         hooks: ChallengeHooks | None = None,
         lists: Lists | None = None,
+        name: str = "",
+        common_lists: Lists | None = None,
     ) -> None:
+        self.name = name
+        """Its name if it is one of several; the site at the top level of the settings has none."""
+        self.on_block: Callable[[Block], None] | None = None
         if tokens is None:
             # Before anything is opened: a faulty key file stops the start.
             build_token_codecs(settings)
@@ -236,7 +251,7 @@ class Site:
         self.closed = False
         self.closing = False
         """Set when the site is about to stop, so that detained clients are released."""
-        self.follower = build_list_follower(settings) if lists is None else None
+        self.follower = build_list_follower(settings, common_lists) if lists is None else None
         if self.follower is not None:
             self.follower.start()
             lists = self.follower.lists
@@ -245,7 +260,7 @@ class Site:
         self.bot_cache = BotCache()
         self.bot_cache.keys.mark_used = self.stores.used_challenges.mark_used
         self.counters = SiteCounters()
-        self.log = RequestLog(settings.logging)
+        self.log = RequestLog(settings.logging, name)
         self.page_times = PageTimes()
         self.daily_limits = DailyLimits()
         self.attack = AttackSwitch()
@@ -277,25 +292,32 @@ class Site:
 
     def reload(self, settings: Settings) -> None:
         """Apply other settings and read the keys again. After an exception the old settings stay in force."""
+        self.prepare(settings).apply()
+
+    def prepare(self, settings: Settings) -> PreparedReload:
+        """Do everything that can fail about other settings. Until they are applied, the old ones stay in force."""
         panels = build_panels(settings) if self.watch is not None else None
         previous, backend = self.app, self._backend
         try:
-            self._backend = self._backend_for(settings, self.stores.ledger)
+            self._backend = prepared = self._backend_for(settings, self.stores.ledger)
             app = build_app(settings, self, self.app)
-        except BaseException:
+        finally:
             self._backend = backend
-            raise
-        # Nothing can fail from here on.
-        if settings.bots != previous.settings.bots:
-            self.lookups.close()
-            self.lookups = self._start_lookups(settings.bots)
-        self._configure(settings)
-        if self.stores.shared_watch is not None:
-            self.stores.shared_watch.reload(settings)
-        if self.watch is not None and panels is not None:
-            configure_watch(self.watch.watch, settings, app.gate.engine.policy, panels)
-        self.app = app
-        previous.challenges.close()
+
+        def apply() -> None:
+            self._backend = prepared
+            if settings.bots != previous.settings.bots:
+                self.lookups.close()
+                self.lookups = self._start_lookups(settings.bots)
+            self._configure(settings)
+            if self.stores.shared_watch is not None:
+                self.stores.shared_watch.reload(settings)
+            if self.watch is not None and panels is not None:
+                configure_watch(self.watch.watch, settings, app.gate.engine.policy, panels)
+            self.app = app
+            previous.challenges.close()
+
+        return PreparedReload(apply, app.challenges.close)
 
     def set_waiter(self, waiter: Waiter) -> None:
         """Use another waiter than that of an event loop."""

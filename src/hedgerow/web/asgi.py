@@ -31,6 +31,8 @@ from hedgerow.request.identify import VISITOR_COOKIE
 from hedgerow.request.path_cookies import restored_cookies
 from hedgerow.request.robots_compliance import RobotsCompliance
 from hedgerow.settings import Settings, load_settings
+from hedgerow.settings.load import SiteEntry
+from hedgerow.settings.sites import DEFAULT
 from hedgerow.web import response_pages as pages
 from hedgerow.web.app import App, Site
 from hedgerow.web.asgi_types import AsgiApp, Message, Receive, Scope, Send
@@ -41,6 +43,7 @@ from hedgerow.web.response_headers import header, restored_etags
 from hedgerow.web.response_pages import PageRequest, ResponsePage
 from hedgerow.web.robots import RobotsResponseRewriter, read_robots, without_body
 from hedgerow.web.run_file import write_run_file
+from hedgerow.web.sites import HostTable, host_of, new_site, refuse_host, settings_of_site, share_blocks
 from hedgerow.web.waiter import ON_LOOP, Waiter
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
@@ -115,35 +118,67 @@ class Hedgerow:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.app = app
+        entries: Sequence[SiteEntry] = ()
+        has_admin = False
         if site is None:
             if settings is None:
                 settings = load_settings(Path(config) if config is not None else None)
             site = Site(settings, account_of=account_of)
             site.config = Path(config) if config is not None else None
             site.run_file = write_run_file(settings, Path(config) if config is not None else None)
-            if settings.admin.listen:
-                from hedgerow.web.admin.listener import start_admin
-
-                site.admin = start_admin(site)
+            entries, has_admin = settings.site, bool(settings.admin.listen)
         self.site = site
-        site.set_waiter(self.waiter)
         self._clock = clock
+        self.others = [self._for_other(entry) for entry in entries]
+        """The same middleware for each of the other sites, if the settings have several."""
+        self._by_host: HostTable[AsgiApp | None] | None = None
+        if entries:
+            self._by_host = HostTable(
+                {host: one for entry, one in zip(entries, self.others, strict=True) for host in entry.hosts},
+                refuse_host if site.app.settings.unknown_hosts == "refuse" else None,
+            )
+            share_blocks([(entry, one.site) for entry, one in zip(entries, self.others, strict=True)])
+        if has_admin:
+            from hedgerow.web.admin.listener import start_admin
+
+            site.admin = start_admin(self.all_sites())
+        site.set_waiter(self.waiter)
         self._tasks: set[asyncio.Future[None]] = set()
+
+    def _for_other(self, entry: SiteEntry) -> Hedgerow:
+        settings = settings_of_site(self.site.app.settings, entry.name)
+        return type(self)(self.app, site=new_site(settings, entry.name, self.site), clock=self._clock)
+
+    def all_sites(self) -> dict[str, Site]:
+        """Return all sites of this middleware by name, first the one at the top level of the settings."""
+        return {DEFAULT: self.site} | {one.site.name: one.site for one in self.others}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
-        if kind == "http":
+        if (
+            self._by_host is not None
+            and kind != "lifespan"
+            and (other := self._by_host.find(host_of(scope))) is not None
+        ):
+            await other(scope, receive, send)
+        elif kind == "http":
             await self._http(scope, receive, send)
         elif kind == "websocket":
             await self._websocket(scope, receive, send)
         else:
             await self._lifespan(scope, receive, send)
 
+    def close(self) -> None:
+        """Close all sites of this middleware."""
+        for one in (*self.others, self):
+            one.site.close()
+
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:
             if message["type"].startswith("lifespan.shutdown."):
-                await self.site.disconnect()
-                self.site.close()
+                for one in (*self.others, self):
+                    await one.site.disconnect()
+                self.close()
             await send(message)
 
         await self.app(scope, receive, closing)

@@ -21,6 +21,14 @@ def state_directory(settings: Settings) -> Path:
     return Path(base).expanduser() / "hedgerow"
 
 
+_SITES = "sites"
+
+
+def site_directory(settings: Settings, name: str) -> Path:
+    """Return the directory of one of several sites, below that of all of them."""
+    return state_directory(settings) / _SITES / name
+
+
 def key_path(settings: Settings) -> Path:
     return state_directory(settings) / "hedgerow.key"
 
@@ -59,8 +67,10 @@ def limits_path(settings: Settings) -> Path:
 
 
 def ranges_path(settings: Settings) -> Path:
-    """Return the file of address ranges that bots' operators publish."""
-    return state_directory(settings) / "ranges.json"
+    """Return the file of address ranges that bots' operators publish. Several sites share it."""
+    directory = state_directory(settings)
+    common = directory.parent.parent if directory.parent.name == _SITES else directory
+    return common / "ranges.json"
 
 
 @contextmanager

@@ -80,9 +80,11 @@ class LineLimit(logging.Filter):
 
 
 class RequestLog:
-    """Writes the lines about requests of one site."""
+    """Writes the lines about requests of one site, with the name *site* if there are several."""
 
-    def __init__(self, settings: LoggingSettings) -> None:
+    def __init__(self, settings: LoggingSettings, site: str = "") -> None:
+        self._site: dict[str, Field] = {"site": site} if site else {}
+        self._at = f"site {site}: " if site else ""
         self._decided = LineLimit(settings.per_second, "decisions")
         self._failed = LineLimit(settings.per_second, "failures of the site")
         self._blocked = LineLimit(settings.per_second, "blocks")
@@ -98,25 +100,26 @@ class RequestLog:
             return
         would_have = "would have " if decision.observed else ""
         done = would_have + _PARTICIPLES.get(decision.action, decision.action)
-        fields: dict[str, Field] = {"action": decision.action, "code": decision.code}
+        fields: dict[str, Field] = self._site | {"action": decision.action, "code": decision.code}
         if decision.observed:
             fields["observed"] = True
         if rule := rule_of(decision.evidence):
             fields["rule"] = readable(rule)[:_MAX_TEXT]
         fields |= _request_fields(visit, status, reference, request_id)
         _decisions.info(
-            "%s %s: %s, %s%s%s", done, fields["visitor"], decision.code, f"{fields['method']} {fields['path']}",
-            f", rule for {fields['rule']}" if rule else "", _ids(reference, request_id), extra={"fields": fields},
+            "%s%s %s: %s, %s%s%s", self._at, done, fields["visitor"], decision.code,
+            f"{fields['method']} {fields['path']}", f", rule for {fields['rule']}" if rule else "",
+            _ids(reference, request_id), extra={"fields": fields},
         )  # fmt: skip
 
     def failed(self, error: UpstreamError, visit: Visit, status: int, reference: str, request_id: str) -> None:
         """Write a line about a visit that the site has not answered."""
         if not _failures.isEnabledFor(logging.WARNING) or not self._failed.allows():
             return
-        fields = {"kind": error.kind, **_request_fields(visit, status, reference, request_id)}
+        fields = {**self._site, "kind": error.kind, **_request_fields(visit, status, reference, request_id)}
         _failures.warning(
-            "the site failed (%s): %s, %s%s", error.kind, readable(str(error)), f"{fields['method']} {fields['path']}",
-            _ids(reference, request_id), extra={"fields": fields},
+            "%sthe site failed (%s): %s, %s%s", self._at, error.kind, readable(str(error)),
+            f"{fields['method']} {fields['path']}", _ids(reference, request_id), extra={"fields": fields},
         )  # fmt: skip
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ from hedgerow.errors import StoreError
 from hedgerow.ledger.pseudonyms import Hide, address_hider
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.lists.follower import Follower, ListsCopy, asn_file, country_file
-from hedgerow.lists.model import Lists
+from hedgerow.lists.model import Lists, SiteLists
 from hedgerow.lists.sql_store import ListStore
 from hedgerow.lists.sqlite_store import SqliteLists
 from hedgerow.markers.token import TokenCodecs
@@ -165,15 +165,20 @@ def build_list_store(settings: Settings) -> ListStore:
     return SqliteLists(Path(settings.lists.path or state_directory(settings) / "lists.sqlite").expanduser())
 
 
-def build_list_follower(settings: Settings) -> Follower | None:
-    """Build what updates the lists from their store, not yet started; None if lists are switched off."""
+def build_list_follower(settings: Settings, common: Lists | None = None) -> Follower | None:
+    """
+    Build what updates the lists from their store, not yet started; None if lists are switched off.
+
+    *common* are the lists of all sites, which count beside those of one of them.
+    """
     lists = settings.lists
     if not lists.enabled:
         return None
     asn = asn_file(Path(lists.asn_file).expanduser()) if lists.asn_file else None
     countries = country_file(Path(lists.country_file).expanduser()) if lists.country_file else None
     copy = ListsCopy(state_directory(settings) / "lists-copy.jsonl", lists.url) if lists.url else None
-    return Follower(build_list_store(settings), Lists(networks=lists.networks), asn=asn, countries=countries, copy=copy)
+    own = Lists(networks=lists.networks) if common is None else SiteLists(common, networks=lists.networks)
+    return Follower(build_list_store(settings), own, asn=asn, countries=countries, copy=copy)
 
 
 def rate_limits(settings: Settings) -> tuple[RateLimit, ...]:

@@ -94,7 +94,7 @@ class Hedgerow:
             self._lock.close_ended()
             # Under the lock: a coroutine that the garbage collector closes now must not wait for a closing store.
             with self._lock:
-                core.site.close()
+                core.close()
 
     def _here(self) -> _Core:
         core = self._core
@@ -103,7 +103,8 @@ class Hedgerow:
         with self._lock:
             if self._core is None or self._process != os.getpid():
                 self._core, self._process = self._make(), os.getpid()
-                self._core.lock = self._lock
+                for one in (self._core, *self._core.others):
+                    one.lock = self._lock  # type: ignore[attr-defined]
                 atexit.register(self.close)
             return self._core
 

@@ -20,7 +20,6 @@ from prometheus_client.registry import Collector
 from hedgerow.core.attack import visitors_of
 from hedgerow.watch.models.panel import MIN_SESSIONS, Panel
 from hedgerow.watch.watch import WatchThread
-from hedgerow.web import health
 from hedgerow.web.admin.access import Access, Refused, User, check_form, read_form
 from hedgerow.web.admin.lists import JSON, Answer, ListsApi
 from hedgerow.web.admin.operation_metrics import OperationCollector
@@ -29,6 +28,7 @@ from hedgerow.web.asgi_types import Message, Receive, Scope, Send
 from hedgerow.web.audit import AuditLog
 from hedgerow.web.dashboard.app import Dashboard
 from hedgerow.web.dashboard.openapi import API
+from hedgerow.web.health import PATHS, Health
 from hedgerow.web.response_headers import Headers, header
 
 _ACTIONS = ("pass", "challenge", "detain", "refuse")
@@ -140,19 +140,37 @@ def _counter(name: str, text: str, label: str, counts: Mapping[str, int]) -> Met
     return family
 
 
-class Admin:
-    """The ASGI application of the admin listener."""
+def collectors(site: Site) -> tuple[Collector, ...]:
+    """Return what reads the metrics of a site."""
+    return _SiteCollector(site), OperationCollector(site)
 
-    def __init__(self, site: Site, *, upstream: str = "") -> None:
+
+class Admin:
+    """
+    The ASGI application of the admin listener, for one site.
+
+    Several sites share *access*. *registry* and *health* are those of all sites.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        upstream: str = "",
+        access: Access | None = None,
+        registry: CollectorRegistry | None = None,
+        health: Health | None = None,
+    ) -> None:
         self._site = site
-        self._access = Access()
-        self._health = health.Health(site, upstream)
+        self._access = access or Access()
+        self.health = health or Health(site, upstream)
         self._lists = ListsApi(site)
-        self._dashboard = Dashboard(site, self._health)
+        self._dashboard = Dashboard(site, self.health)
         self._audit = AuditLog(site.app.settings)
-        self._registry = CollectorRegistry()
-        self._registry.register(_SiteCollector(site))
-        self._registry.register(OperationCollector(site))
+        self._registry = CollectorRegistry() if registry is None else registry
+        if registry is None:
+            for collector in collectors(site):
+                self._registry.register(collector)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -190,8 +208,8 @@ class Admin:
 
     async def _answer(self, scope: Scope, receive: Receive, user: User | None) -> Answer:
         path, method = scope["path"], scope["method"]
-        if method in {"GET", "HEAD"} and path in health.PATHS:
-            status, text = await self._health.answer(path)
+        if method in {"GET", "HEAD"} and path in PATHS:
+            status, text = await self.health.answer(path)
             return status, _TEXT, text
         if path == "/lists" or path.startswith("/lists/"):
             answer = await self._lists.answer(scope, receive)

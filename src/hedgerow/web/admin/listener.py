@@ -11,14 +11,16 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import uvicorn
 
 from hedgerow.settings.checks import socket_path, split_listen
-from hedgerow.web.admin.app import Admin
+from hedgerow.settings.sites import DEFAULT
+from hedgerow.web.admin.sites import AdminOfSites
 from hedgerow.web.app import Site
+from hedgerow.web.sites import FixedSites
 
 log = logging.getLogger("hedgerow")
 
@@ -26,13 +28,13 @@ _PATIENCE = 5.0
 
 
 class AdminThread:
-    """Serves the operator of *site* on the socket *bound*, until it is closed, and then *binding* as well."""
+    """Serves the operator of *sites* on the socket *bound*, until it is closed, and then *binding* as well."""
 
-    def __init__(self, site: Site, bound: socket.socket, binding: contextlib.ExitStack) -> None:
+    def __init__(self, sites: Mapping[str, Site], bound: socket.socket, binding: contextlib.ExitStack) -> None:
         self._binding = binding
         config = uvicorn.Config(
-            Admin(site), interface="asgi3", lifespan="off", log_config=None, access_log=False, proxy_headers=False,
-            server_header=False, timeout_graceful_shutdown=1,
+            AdminOfSites(FixedSites(sites)), interface="asgi3", lifespan="off", log_config=None, access_log=False,
+            proxy_headers=False, server_header=False, timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
@@ -91,9 +93,9 @@ def _bind(listen: str) -> contextlib.AbstractContextManager[socket.socket]:
     return socket.create_server((host, port), family=family, dualstack_ipv6=family == socket.AF_INET6 and not host)
 
 
-def start_admin(site: Site) -> AdminThread | None:
-    """Start the admin listener that the settings name. Without one, the log says why."""
-    listen = site.app.settings.admin.listen
+def start_admin(sites: Mapping[str, Site]) -> AdminThread | None:
+    """Start the admin listener that the settings name, for all *sites* by name. Without one, the log says why."""
+    listen = sites[DEFAULT].app.settings.admin.listen
     bound = contextlib.ExitStack()
     try:
         server = bound.enter_context(_bind(listen))
@@ -104,4 +106,4 @@ def start_admin(site: Site) -> AdminThread | None:
         )  # fmt: skip
         return None
     log.info("overview, health and metrics of this process at %s", listen)
-    return AdminThread(site, server, bound)
+    return AdminThread(sites, server, bound)

@@ -133,7 +133,8 @@ class Dashboard:
             page=page, pages=PAGES, user=context.user, now=context.now, problems=context.problems,
             observing=bool(context.settings.observe), needs_login=context.settings.admin.needs_login,
             version=__version__, upstream=context.settings.proxy.upstream,
-            attack_until=context.site.attack_until(context.now), **values,
+            attack_until=context.site.attack_until(context.now), root=context.root, sites=context.sites,
+            site_name=context.site_name, **values,
         )  # fmt: skip
 
     def _api(self, page: Page) -> Callable[[Request], Any]:
@@ -185,8 +186,9 @@ class Dashboard:
                     context = await self._context(request)
                     result = await asyncio.to_thread(PAGES[0].query, context, parameters)
                     html = await asyncio.to_thread(
-                        self._templates.get_template("now_live.html").render, result=result, user=user, now=context.now
-                    )
+                        self._templates.get_template("now_live.html").render, result=result, user=user, now=context.now,
+                        root=context.root,
+                    )  # fmt: skip
                     data = msgspec.json.encode({"html": html, "series": result.series})
                     yield b"data: " + data + b"\n\n"
                 for _ in range(int(_LIVE_EVERY * 2)):
@@ -243,7 +245,12 @@ class Dashboard:
 
     async def _context(self, request: Request) -> Context:
         problems = await self._health.problems()
-        return Context(self._site, _user(request), time.time(), self._audit, problems, self._jobs, self._snapshots)
+        scope = request.scope
+        return Context(
+            self._site, _user(request), time.time(), self._audit, problems, self._jobs, self._snapshots,
+            root=scope.get("hedgerow.root", ""), sites=scope.get("hedgerow.sites", ()),
+            site_name=scope.get("hedgerow.site", ""),
+        )  # fmt: skip
 
 
 def _user(request: Request) -> User:

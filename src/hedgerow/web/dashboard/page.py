@@ -42,7 +42,11 @@ class Done(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Context:
-    """What queries and changes see. *problems* are the parts that do not work: see `Health.problems`."""
+    """
+    What queries and changes see. *problems* are the parts that do not work: see `Health.problems`.
+
+    If there are several sites, *sites* are their names, *site_name* is this one's, and *root* comes before its paths.
+    """
 
     site: Site
     user: User
@@ -51,6 +55,9 @@ class Context:
     problems: Mapping[str, str] = field(default_factory=dict)
     jobs: Jobs = field(default_factory=Jobs)
     snapshots: Snapshots | None = None
+    root: str = ""
+    sites: Sequence[str] = ()
+    site_name: str = ""
 
     @property
     def settings(self) -> Settings:

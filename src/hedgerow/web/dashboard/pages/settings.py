@@ -94,11 +94,23 @@ def _rows(context: Context) -> Iterator[SettingRow]:
     origins = setting_origins(text, name)
     stored = dict(_flat(read_settings(text, name=name), ()))
     defaults = dict(_flat(Settings(), ()))
+    own = set(_paths_of_site(text, context.site.name))
     for path, value in _flat(context.settings, ()):
         origin = origins.get(path, "default")
-        if path in stored and stored[path] != value:
-            origin = "command line"
+        if path in own:
+            origin = f"{name}, [[site]] {context.site.name}"
+        elif path in stored and stored[path] != value:
+            # Each site has a directory and names of its own where sites share a server.
+            origin = f"site {context.site.name}" if context.site.name else "command line"
         yield SettingRow(".".join(path), _shown(path, value), _shown(path, defaults.get(path, "")), origin)
+
+
+def _paths_of_site(text: str, name: str) -> Iterator[tuple[str, ...]]:
+    """Yield the settings that stand in the `[[site]]` of this name."""
+    for site in tomllib.loads(text).get("site", []) if name else []:
+        if site.get("name") == name:
+            yield from setting_origins(tomlkit.dumps(site), "", {})
+            yield ("proxy", "upstream")
 
 
 def _flat(table: msgspec.Struct, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -107,7 +119,7 @@ def _flat(table: msgspec.Struct, above: tuple[str, ...]) -> Iterator[tuple[tuple
         value = getattr(table, name)
         if isinstance(value, msgspec.Struct):
             yield from _flat(value, (*above, name))
-        else:
+        elif (*above, name) != ("site",):
             yield (*above, name), value
 
 
@@ -136,6 +148,8 @@ def _text(context: Context) -> str:
 
 def _changed(context: Context, change: str) -> str:
     """Return the text of the file with *change* in it. Raises `Problem` or SettingsError if that is not possible."""
+    if context.site.name:
+        raise Problem(409, f"Change the settings of {context.site.name} in its [[site]] of the file, and send SIGHUP.")
     try:
         wanted = tomllib.loads(change)
     except tomllib.TOMLDecodeError as error:
