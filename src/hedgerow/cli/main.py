@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -76,6 +77,7 @@ COMMANDS = {
     "lists": ("lists:app", "Manage the white list and the black list."),
     "campaigns": ("visitors:campaigns_app", "Show campaigns: groups of visitors that belong together."),
     "models": ("models:app", "Show and switch the models that classify visitors."),
+    "completion": ("completion:run", "Print the script by which bash, zsh or fish completes commands and options."),
 }
 """Each command, in the order of the help: where its function or `Typer` is, and its help text."""
 
@@ -193,6 +195,11 @@ def demo(
 
 def main() -> None:
     """Run the command line. An expected failure or wrong use becomes one line on standard error."""
+    if "_HEDGEROW_COMPLETE" in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        # A shell asks for completions. Typer is told so here, because it would offer options to install them.
+        completion_init()
     try:
         with reporting_only():
             status = app(standalone_mode=False)
