@@ -12,9 +12,9 @@
 # make test-wheel   the built wheel in clean environments, with the lowest and the current versions
 # make deb   a Debian package in build/deb; make test-deb installs it here, serves a page and purges it (as root)
 # make fuzz    mutated input for everything that strangers write: SECONDS=60 or EXECUTIONS=1000000 for each target,
-#              TARGETS="page request" for some of them
+#              TARGETS="page request" for some of them, RESUME=1 goes on where earlier runs ended
 # make faults  processes killed, disks full, clocks moved, databases gone, under load: ROUNDS=4 processes are killed
-# make soak    steady traffic for half an hour (MINUTES=30): memory, descriptors, threads, lost rows
+# make soak    full caches, then steady traffic for half an hour (MINUTES=30): memory, descriptors, threads, lost rows
 # make sbom    what an installation consists of, as CycloneDX, in build/sbom.json
 # make audit   known weaknesses of what is installed (needs the network)
 # make mutants   how many small faults the tests would notice, in a sample of them
@@ -122,7 +122,7 @@ test-wheel: .venv/.ready
 SECONDS ?= $(if $(EXECUTIONS),0,60)
 fuzz: .venv/.ready
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements-fuzz.txt
-	@PYTHONPATH=tests $(BIN)/python -m fuzz $(TARGETS) --seconds $(SECONDS) --executions $(or $(EXECUTIONS),0)
+	@PYTHONPATH=tests $(BIN)/python -m fuzz $(TARGETS) --seconds $(SECONDS) --executions $(or $(EXECUTIONS),0) $(if $(RESUME),--resume)
 
 # Those that start processes first; the others are about files and clocks.
 faults: setup

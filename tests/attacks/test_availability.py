@@ -284,6 +284,24 @@ def test_the_server_refuses_with_503_and_serves_again_when_there_is_room(monkeyp
     assert run(main()).startswith(b"HTTP/1.1 200 ")
 
 
+def test_new_connections_are_not_accepted_one_by_one(monkeypatch):
+    """Our own: a turn of the event loop accepted one connection, and under floods a turn takes long: people waited."""
+
+    async def main():
+        async with serving(hello, ServerLimits(), monkeypatch) as (server, port):
+            turns = 0
+            with ExitStack() as stack:
+                for _ in range(64):
+                    stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                async with asyncio.timeout(PATIENCE):
+                    while len(server.server_state.connections) < 64:
+                        await asyncio.sleep(0)
+                        turns += 1
+            return turns
+
+    assert run(main()) < 20
+
+
 def test_websockets_count_among_the_connections(monkeypatch):
     """Our own: an upgraded connection must not escape the limit, and must free its place when it ends."""
 

@@ -3,11 +3,15 @@ Run fuzz targets under atheris: `make fuzz`, or `python -m fuzz [NAME ...] --sec
 
 Each target has a process of its own, which mutates the inputs of `corpus/` and what it found in earlier runs
 (`build/fuzz/NAME`). An input that fails is kept in `build/fuzz`: fix the fault, and add the input to `corpus/NAME`.
+
+With --resume, --executions is the sum of this run and earlier ones. `build/fuzz/executions.json` has what they did;
+delete it to count anew. A run that is ended early counts as far as it came.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -19,6 +23,7 @@ from .registry import CORPUS
 
 ROOT = Path(__file__).parents[2]
 FOUND = ROOT / "build" / "fuzz"
+COUNTS = FOUND / "executions.json"
 LONGEST = {"growth": 256, "page": 2048, "request": 2048, "upstream": 2048}
 
 
@@ -41,29 +46,50 @@ def run_target(name: str, seconds: int, executions: int, seed: int) -> None:
     atheris.Fuzz()
 
 
-def run_all(names: list[str], seconds: int, executions: int, seed: int) -> bool:
+def counted(name: str, more: int = 0) -> int:
+    """Add *more* executions to those that are noted for *name*, and return the sum."""
+    counts: dict[str, int] = json.loads(COUNTS.read_text()) if COUNTS.exists() else {}
+    if more:
+        counts[name] = counts.get(name, 0) + more
+        new = COUNTS.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps(counts, indent=2, sort_keys=True))
+        new.replace(COUNTS)
+    return counts.get(name, 0)
+
+
+def executions_of(output: str) -> int:
+    """How many inputs a run has tried, by what libFuzzer printed."""
+    found = re.findall(r"(?:stat::number_of_executed_units:|Done) (\d+)", output) or re.findall(
+        r"^#(\d+)", output, re.MULTILINE
+    )
+    return int(found[-1]) if found else 0
+
+
+def run_all(names: list[str], seconds: int, executions: int, seed: int, *, resume: bool) -> bool:
     """Fuzz targets one after the other and print a table. Return whether none failed."""
     FOUND.mkdir(parents=True, exist_ok=True)
-    print(f"{'target':16}{'executions':>12}{'seconds':>9}{'corpus':>8}  result")
+    print(f"{'target':16}{'executions':>12}{'in all':>12}{'seconds':>9}{'corpus':>8}  result")
     failed = []
     for name in names:
-        command = [sys.executable, "-m", "fuzz", name, "--alone", f"--seconds={seconds}", f"--executions={executions}",
+        missing = executions - counted(name) if resume else executions
+        if executions and missing <= 0:
+            print(f"{name:16}{0:12,}{counted(name):12,}{0:9}{'':8}  ok")
+            continue
+        command = [sys.executable, "-m", "fuzz", name, "--alone", f"--seconds={seconds}", f"--executions={missing}",
                    f"--seed={seed}"]  # fmt: skip
         start = time.monotonic()
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False, cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}/tests"},
-        )  # fmt: skip
         log = FOUND / f"{name}.log"
-        log.write_text(done.stdout + done.stderr)
-        count = re.findall(r"(?:stat::number_of_executed_units:|Done) (\d+)", done.stderr) or re.findall(
-            r"^#(\d+)", done.stderr, re.MULTILINE
-        )
+        with log.open("w") as output:
+            status = subprocess.run(
+                command, stdout=output, stderr=output, check=False, cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": f"{ROOT}/tests"},
+            ).returncode  # fmt: skip
+        done = executions_of(log.read_text(errors="replace"))
         size = len(list((FOUND / name).iterdir())) if (FOUND / name).exists() else 0
-        result = "ok" if done.returncode == 0 else f"FAILED: see {log.relative_to(ROOT)}"
+        result = "ok" if status == 0 else f"FAILED: see {log.relative_to(ROOT)}"
         taken = time.monotonic() - start
-        print(f"{name:16}{int(count[-1]) if count else 0:12,}{taken:9.0f}{size:8}  {result}", flush=True)
-        if done.returncode:
+        print(f"{name:16}{done:12,}{counted(name, done):12,}{taken:9.0f}{size:8}  {result}", flush=True)
+        if status:
             failed.append(name)
     return not failed
 
@@ -75,6 +101,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=60, help="for each target (60); 0: no limit")
     parser.add_argument("--executions", type=int, default=0, help="for each target; 0: no limit")
     parser.add_argument("--seed", type=int, default=0, help="of the random numbers; 0: another one each time")
+    parser.add_argument("--resume", action="store_true", help="--executions includes those of earlier runs")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     unknown = set(asked.names) - set(names)
@@ -82,9 +109,11 @@ def main() -> None:
         parser.error(f"no target is called {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     if not asked.seconds and not asked.executions:
         parser.error("give --seconds or --executions, or it would never end")
+    if asked.resume and not asked.executions:
+        parser.error("--resume needs --executions: how many there should be in all")
     if asked.alone:
         run_target(asked.names[0], asked.seconds, asked.executions, asked.seed)
-    elif not run_all(asked.names or names, asked.seconds, asked.executions, asked.seed):
+    elif not run_all(asked.names or names, asked.seconds, asked.executions, asked.seed, resume=asked.resume):
         raise SystemExit(1)
 
 

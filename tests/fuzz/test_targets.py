@@ -73,9 +73,10 @@ def test_each_target_has_a_corpus():
     assert all(corpus(name) for name in TARGETS)
 
 
-def test_a_quadratic_cost_is_noticed(monkeypatch):
+@pytest.mark.parametrize("data", [b"\0\0\0abc", b"\0\0\0ab}"], ids=["at a glance", "as large texts"])
+def test_a_quadratic_cost_is_noticed(monkeypatch, data):
     from . import growth
 
     monkeypatch.setattr(growth, "seconds_of", lambda _, text: len(text) ** 2 / 1e9)
     with pytest.raises(AssertionError, match="bytes"):
-        growth.growth(b"\0\0\0abc")
+        growth.growth(data)

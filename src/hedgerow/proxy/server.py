@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -30,6 +31,11 @@ from hedgerow.proxy.server_protocol import ServerLimits, ServerProtocol, StallCh
 from hedgerow.proxy.tls import Certificate, TlsHandshake
 
 _TICKS_PER_SECOND = 10
+_ACCEPTED_AT_ONCE = 8
+"""
+Connections that one turn of the event loop accepts: uvloop takes a single one of each listening socket, so there are
+as many duplicates of it. Under a flood a turn takes long, and a visitor would wait one for each connection before it.
+"""
 
 
 def make_server(
@@ -75,6 +81,10 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, certificate: Certificate | None) -> None:
         super().__init__(config)
         self._certificate = certificate
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        each = [one.dup() for one in sockets or () for _ in range(_ACCEPTED_AT_ONCE - 1)]
+        await super().startup(sockets=None if sockets is None else [*sockets, *each])
 
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
         # The program handles signals. uvicorn would raise them again after its shutdown and kill the process.

@@ -167,7 +167,9 @@ class ServerProtocol(HttpToolsProtocol):
             return
         except httptools.HttpParserError as error:
             cause = error.__context__
-            self._refuse(cause if isinstance(cause, _Refusal) else _Refusal(400, str(error)))
+            # With a traceback it would hold this frame, which holds it and the connection until the next collection.
+            refusal = cause.with_traceback(None) if isinstance(cause, _Refusal) else _Refusal(400, str(error))
+            self._refuse(refusal)
             return
         if not self._complete or self._unparsed:
             self._limit_incomplete()
@@ -439,6 +441,8 @@ class ServerProtocol(HttpToolsProtocol):
             self.deadline = inf
             self.handle_websocket_upgrade()
             self._admission.replace(self, self.transport.get_protocol())  # type: ignore[arg-type]
+            # Break the reference cycle with the parser, as `connection_lost` does, which the websocket now hears.
+            self.parser = None  # type: ignore[assignment]
 
     def _announces_body(self) -> bool:
         """Return whether the head says that a body follows, for which `websockets` would wait without a deadline."""

@@ -47,6 +47,8 @@ class WebsocketProxy:
         try:
             remote = await self._connect(scope, path, headers)
         except InvalidStatus as refusal:
+            # The connection keeps the exception, and the frames of its traceback keep the connection.
+            refusal.with_traceback(None)
             response = refusal.response
             status = response.status_code if response.status_code in _STATUSES else HTTPStatus.BAD_GATEWAY
             headers = _client_headers(response.headers.raw_items())

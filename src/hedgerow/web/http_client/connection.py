@@ -14,6 +14,7 @@ from hedgerow.errors import UpstreamError
 if TYPE_CHECKING:
     from hedgerow.web.http_client.pool import RequestBody, Upstream
 
+_FIRST_STATUS = 100
 _LAST_INFORMATIONAL = 199
 _FIRST_REFUSAL = 400
 
@@ -207,8 +208,8 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._clean = False
             if not response.ended:
-                cause = error.__context__ or error
-                self.abort(UpstreamError("broken", f"{self._pool}: its response is not HTTP: {cause}"))
+                problem = f"its response is not HTTP: {error.__context__ or error}"
+                self.abort(UpstreamError("broken", f"{self._pool}: {problem}"))
                 return
         except httptools.HttpParserUpgrade:
             self.abort(UpstreamError("broken", f"{self._pool} switched to another protocol without a request"))
@@ -260,7 +261,11 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         response = self._response
         status = self._parser.get_status_code()
-        if response is None or response.started or status <= _LAST_INFORMATIONAL:
+        if response is None or response.started:
+            return
+        if status < _FIRST_STATUS:
+            raise ValueError(f"status {status}")
+        if status <= _LAST_INFORMATIONAL:
             return
         if self._hop_headers:
             self._apply_hop_headers(response)
