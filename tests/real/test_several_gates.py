@@ -137,6 +137,29 @@ def test_while_redis_hangs_or_is_gone_the_site_is_up_and_what_was_blocked_stays_
     assert answers[-2:] == [429, 429]
 
 
+def test_what_is_decided_at_one_while_redis_is_away_holds_at_both_when_it_is_back(gates, redis):
+    first, second = gates.both
+    gates.forgive()
+    redis.kill(signal.SIGSTOP)
+    try:
+        while ask(first) == 200:
+            pass
+        assert ask(second) == 200
+    finally:
+        redis.kill(signal.SIGCONT)
+    wait_for("the block at the other", lambda: list(second.blocked()) == ["127.0.0.1"])
+    # It uses Redis again a moment later.
+    wait_for("its use", lambda: ask(second) == 429)
+    redis.kill(signal.SIGSTOP)
+    try:
+        gates.forgive()
+        assert [ask(gate) for gate in gates.both] == [200, 429]
+    finally:
+        redis.kill(signal.SIGCONT)
+    wait_for("forgiven at the other", lambda: ask(second) == 200)
+    assert ask(first) == 200
+
+
 def hedgerow(gate: Protect, *words: str) -> None:
     """A command of the operator, on the machine of this gate."""
     command = [str(HEDGEROW), *words, "--config", str(gate.config)]
