@@ -117,7 +117,7 @@ def test_a_handshake_for_nonsense_is_refused(target):
     "upgrade",
     [
         HANDSHAKE,
-        b"Connection: upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n",
+        b"Connection: upgrade, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n",
         b"Connection: Upgrade\r\nUpgrade: websocket\r\n",
         b"Connection: Upgrade, close\r\nUpgrade: foo/1\r\n",
         b"Upgrade: websocket\r\nConnection: close\r\n",
