@@ -100,7 +100,7 @@ def test_lists_are_changed_and_searched(desk):
     )
     assert desk.change("lists/add", list="white", subject="198.51.100.7").status == 200
     assert desk.change("lists/add", list="white", subject="198.51.100.7").status == 409
-    assert desk.change("lists/add", list="white", subject="no address at all").status == 400
+    assert desk.change("lists/add", list="white", subject="no address at all").status == 422
     assert [row["subject"] for row in desk.read("lists?filter=CRAWL")["rows"]] == ["192.0.2.0/24"]
     assert [row["subject"] for row in desk.read("lists?filter=192.0.2.77")["rows"]] == ["192.0.2.0/24"]
     assert [row["list"] for row in desk.read("lists?sort=-list")["rows"]] == ["white", "black"]

@@ -115,7 +115,7 @@ def test_forgive_ban_and_allow(desk):
     assert 7100 < until - time.time() <= 7200
     assert desk.change("visitor/allow", visitor="192.0.2.7", duration="1d").status == 200
     assert desk.read("visitor?visitor=192.0.2.7")["listed"] == ["white: 192.0.2.7"]
-    assert desk.change("visitor/ban", visitor="192.0.2.7", duration="long").status == 400
+    assert desk.change("visitor/ban", visitor="192.0.2.7", duration="long").status == 422
     changes = [row["change"] for row in desk.read("audit")["rows"]]
     assert changes == ["visitor.allow", "visitor.ban", "visitor.forgive"]
 

@@ -26,7 +26,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from hedgerow import __version__
-from hedgerow.errors import HedgerowError, StoreError
+from hedgerow.errors import HedgerowError, SettingsError, StoreError
 from hedgerow.web.admin.access import Refused, User, check_form, read_form
 from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Scope
@@ -140,7 +140,7 @@ class Dashboard:
     def _api(self, page: Page) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             try:
-                parameters = _convert(dict(request.query_params), page.parameters)
+                parameters = msgspec.convert(dict(request.query_params), page.parameters, strict=False)
                 result = await asyncio.to_thread(page.query, await self._context(request), parameters)
             except (Problem, HedgerowError, ValueError) as failed:
                 return _error(failed)
@@ -278,9 +278,17 @@ def _convert(given: Mapping[str, Any], wanted: type[msgspec.Struct]) -> Any:
 
 
 def _status(failed: Exception) -> int:
-    if isinstance(failed, Problem):
-        return failed.status
-    return 503 if isinstance(failed, StoreError) else 400
+    """Return 400 for what no schema allows, 422 for a text that means nothing, and 409 for what is not possible now."""
+    match failed:
+        case Problem():
+            return failed.status
+        case StoreError():
+            return 503
+        case msgspec.MsgspecError():
+            return 400
+        case ValueError() | SettingsError():
+            return 422
+    return 409
 
 
 def _error(failed: Exception) -> Response:

@@ -53,7 +53,7 @@ def _read(page: Page, schema_of: dict[int, Any]) -> dict[str, Any]:
         "parameters": _parameters(page),
         "responses": {
             "200": {"description": "Found.", "content": content},
-            **_errors(schema_of, 400, 401, 403, 404, 503),
+            **_errors(schema_of, 400, 401, 403, 404, 422, 503),
         },
     }
 
@@ -62,9 +62,13 @@ def _parameters(page: Page) -> list[dict[str, Any]]:
     _, components = msgspec.json.schema_components([page.parameters])
     (own,) = [one for one in components.values() if one.get("title") == page.parameters.__name__]
     required = set(own.get("required", ()))
+    schemas: dict[str, Any] = own["properties"]
+    if is_table(page):
+        names = [column.name for column in page.columns if column.is_sortable]
+        schemas["sort"] = {**schemas["sort"], "enum": ["", *names, *(f"-{name}" for name in names)]}
     return [
         {"name": name, "in": "query", "required": name in required, "schema": schema}
-        for name, schema in own["properties"].items()
+        for name, schema in schemas.items()
     ]
 
 
@@ -75,7 +79,7 @@ def _change(page: Page, action: Action, schema_of: dict[int, Any]) -> dict[str, 
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema_of[id(action.request)]}}},
         "responses": {
             "200": {"description": "Done.", "content": {"application/json": {"schema": schema_of[id(Done)]}}},
-            **_errors(schema_of, 400, 401, 403, 404, 409, 413, 415, 503),
+            **_errors(schema_of, 400, 401, 403, 404, 409, 413, 415, 422, 503),
         },
     }
 
@@ -90,4 +94,4 @@ def _identifier(name: str) -> str:
 
 
 def is_table(page: Page) -> bool:
-    return getattr(page.result, "__origin__", page.result) is TablePage
+    return issubclass(getattr(page.result, "__origin__", page.result), TablePage)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from hedgerow.ledger.reader import LedgerReader
 from hedgerow.settings import Settings
@@ -26,6 +27,16 @@ class Problem(Exception):  # noqa: N818 - the client's mistake, not a fault of o
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status, self.text = status, text
+
+
+Duration = Annotated[
+    str,
+    Meta(
+        max_length=20, description="Such as 30m, 12h or 7d.",
+        extra_json_schema={"pattern": "^[1-9][0-9]{0,5}[smhd]$"},
+    ),
+]  # fmt: skip
+"""How long a change lasts. More forms are understood than the pattern names."""
 
 
 class Empty(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -71,10 +71,10 @@ class TablePage(msgspec.Struct, Generic[T], frozen=True):
 
 
 def check_sort(parameters: TableParameters, columns: Sequence[Column]) -> None:
-    """Raise ValueError if the table has no such column."""
+    """Raise msgspec.ValidationError if the table has no such column."""
     names = [column.name for column in columns if column.is_sortable]
     if parameters.column and parameters.column not in names:
-        raise ValueError(f"sort is one of {', '.join(names)}, with a minus before it for descending order")
+        raise msgspec.ValidationError(f"sort is one of {', '.join(names)}, with a minus before it for descending order")
 
 
 def tabulate(rows: Sequence[T], columns: Sequence[Column], parameters: TableParameters) -> TablePage[T]:

@@ -17,7 +17,7 @@ from hedgerow.core.decision import Block, Campaign, Evidence
 from hedgerow.errors import StoreError
 from hedgerow.lists.times import parse_duration
 from hedgerow.markers.token import visitor_digest
-from hedgerow.web.dashboard.page import Action, Context, Done, Page, Problem
+from hedgerow.web.dashboard.page import Action, Context, Done, Duration, Page, Problem
 from hedgerow.web.dashboard.tables import Column, TablePage, TableParameters, tabulate
 from hedgerow.web.dashboard.visitor_search import visits_of
 
@@ -117,7 +117,7 @@ class BlockAll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """*duration* is like `30m`, `12h` or `7d`."""
 
     id: Annotated[str, Meta(min_length=1, max_length=100)]
-    duration: Annotated[str, Meta(max_length=20)] = "1d"
+    duration: Duration = "1d"
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 

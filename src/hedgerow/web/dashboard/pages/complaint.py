@@ -12,7 +12,7 @@ from msgspec import Meta
 from hedgerow.core.decision import Evidence
 from hedgerow.core.state import prefix_key
 from hedgerow.detectors.registry import registry
-from hedgerow.web.dashboard.page import Action, Context, Done, Page, Problem
+from hedgerow.web.dashboard.page import Action, Context, Done, Duration, Page, Problem
 from hedgerow.web.dashboard.pages.visitor import allow_key, forgive_key
 from hedgerow.web.dashboard.visitor_search import find_decision, is_reference, known_key
 from hedgerow.web.visitor_rows import describe_reason
@@ -34,7 +34,14 @@ _CHANGE = "complaint.let-in"
 _MAX_COUNTED = 10_000
 _CODE = "code "
 
-Reference = Annotated[str, Meta(max_length=20, description="Such as 1A2B-3C4D, from a refusal page.")]
+Reference = Annotated[
+    str,
+    Meta(
+        max_length=20,
+        description="Such as 1A2B-3C4D, from a refusal page.",
+        extra_json_schema={"pattern": "^[0-9A-F]{4}-[0-9A-F]{4}$"},
+    ),
+]
 
 
 class ComplaintParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,7 +50,7 @@ class ComplaintParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 class LetIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reference: Reference
-    duration: Annotated[str, Meta(max_length=20)] = "1d"
+    duration: Duration = "1d"
 
 
 class FoundDecision(msgspec.Struct, frozen=True):

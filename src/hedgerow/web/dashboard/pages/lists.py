@@ -44,7 +44,7 @@ class AddEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, Meta(min_length=1, max_length=500, description="An address, a network, AS64496, account:NAME, ...")
     ]
     reason: Annotated[str, Meta(max_length=500)] = ""
-    duration: Annotated[str, Meta(max_length=20)] = ""
+    duration: Annotated[str, Meta(max_length=20, extra_json_schema={"pattern": "^([1-9][0-9]{0,5}[smhd])?$"})] = ""
 
 
 class RemoveEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -153,7 +153,7 @@ def _changed(context: Context, change: str) -> str:
     try:
         wanted = tomllib.loads(change)
     except tomllib.TOMLDecodeError as error:
-        raise Problem(400, f"This is not TOML: {error}") from None
+        raise Problem(422, f"This is not TOML: {error}") from None
     if locked := sorted(_NEEDS_RESTART & wanted.keys()):
         raise Problem(409, f"Change {', '.join(locked)} in the settings file, and restart the service.")
     document = tomlkit.parse(_text(context))

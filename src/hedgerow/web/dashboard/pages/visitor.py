@@ -16,7 +16,7 @@ from hedgerow.core.state import ACCOUNT, CLEARANCE, prefix_key
 from hedgerow.core.visit import Visit
 from hedgerow.lists.model import Listing, clean_text, parse_subject
 from hedgerow.lists.times import parse_duration
-from hedgerow.web.dashboard.page import Action, Context, Done, Page, Problem
+from hedgerow.web.dashboard.page import Action, Context, Done, Duration, Page, Problem
 from hedgerow.web.dashboard.pages.lists import store_of
 from hedgerow.web.dashboard.path_tree import (
     FeatureValue,
@@ -34,7 +34,6 @@ _MAX_REASONS = 60
 _DAY = 86_400.0
 
 Name = Annotated[str, Meta(min_length=1, max_length=500, description="An address, account:NAME, a key or a reference.")]
-Duration = Annotated[str, Meta(max_length=20, description="Such as 30m, 12h or 7d.")]
 ReasonText = Annotated[str, Meta(max_length=500)]
 
 
@@ -229,7 +228,7 @@ def allow_key(context: Context, key: str, duration: str, reason: str) -> str:
     """Put a visitor on the white list, and return the subject that stands there."""
     subject = _subject(key, [visit for visit, _ in visits_of(context, key, 1)])
     if not subject:
-        raise Problem(400, f"No address of {key} is known that could be put on the white list.")
+        raise Problem(409, f"No address of {key} is known that could be put on the white list.")
     until = context.now + parse_duration(duration)
     text = parse_subject(subject).text
     author = clean_text(context.user.name)
