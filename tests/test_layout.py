@@ -30,7 +30,7 @@ TESTED_BY = {
     ),
     "cli/test_models.py": ("web/model_changes",),
     "web/dashboard/test_app.py": (
-        "web/dashboard/openapi", "web/dashboard/page", "web/dashboard/pages/audit",
+        "web/dashboard/page", "web/dashboard/pages/audit",
         "web/dashboard/pages/lists", "web/dashboard/pages/now", "web/dashboard/tables",
     ),
     "web/admin/test_operation_metrics.py": ("web/latency",),
