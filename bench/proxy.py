@@ -31,6 +31,7 @@ SETTINGS = """
 [containment]
 enabled = false
 [density]
+site_seconds = 0
 windows = [{ count = 100000, seconds = 1.2 }, { count = 100000, seconds = 3, of = "requests" }]
 [policy]
 suspects = "pass"

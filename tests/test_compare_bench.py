@@ -32,7 +32,11 @@ def test_times_are_read_by_the_names_of_their_lines():
 
 
 def test_wrong_use_is_one_line():
-    for arguments, said in ((["no-such-revision", "page"], "cannot check out"), (["HEAD", "x"], "unknown benchmark")):
+    for arguments, said in (
+        (["no-such-revision", "page"], "cannot check out"),
+        (["HEAD", "x"], "unknown benchmark"),
+        (["HEAD", "--rounds", "0", "page"], "at least 1"),
+    ):
         done = subprocess.run([sys.executable, TOOL, *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert said in done.stderr.splitlines()[-1]
