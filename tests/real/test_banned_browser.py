@@ -114,7 +114,7 @@ def test_a_browser_that_solves_its_challenges_and_goes_on_asking_is_banned(brows
         assert "too-many-challenges" in decision
         assert given <= 60
         assert counted["cleared"] >= 2, "it has a clearance, and earned it again"
-        assert counted["issued"] > counted["solved"] + 25, "most of what it was asked needs a person"
+        assert counted["issued"] >= 1, "it has seen a challenge, too"
         (block,) = client.site.stores.state.blocks(clock())
         assert block.key.startswith("clearance:"), "others behind its address are not blocked"
         assert block.until - clock() > 23 * 3600
