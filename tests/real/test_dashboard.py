@@ -10,17 +10,20 @@ import os
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from html import unescape
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 import pytest
 
+from attacks.browsers import CHROME
 from hedgerow.web.admin.passwords import hash_password
 
 from .browsing import tab
 from .challenged import axe_faults
 from .conftest import missing
+from .servers import wait_for
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 SHOTS = os.environ.get("HEDGEROW_SHOTS", "")
@@ -30,12 +33,20 @@ SETTINGS = f"""
 trusted_proxies = ["127.0.0.1/32"]
 [challenge]
 kinds = ["work"]
+[rotating]
+enabled = false
+# Pages on which a crew works that avoids hidden links.
+[[path]]
+path = "/sql-*"
+traps = false
 [[admin.users]]
 name = "alice"
 password = "{hash_password(PASSWORD)}"
 """
 SIZES = {"phone": (360, 740), "desk": (1280, 900), "wall": (3840, 2160)}
 CRAWLER, VICTIM = "198.51.100.7", "203.0.113.9"
+CREW = tuple(f"198.51.{100 + n}.20" for n in range(4))
+READER = "203.0.113.30"
 EVIL = "Mozilla/5.0 <img src=x onerror=document.title='owned'>"
 # The elements that make a page scroll sideways, unless they scroll by themselves.
 _TOO_WIDE = """() => document.documentElement.scrollWidth <= window.innerWidth ? [] :
@@ -45,8 +56,9 @@ _LINK = re.compile(rb'href="([^"#]+)"')
 _REFERENCE = re.compile(rb"\b[0-9A-F]{4}-[0-9A-F]{4}\b")
 
 
-def get(url: str, address: str, agent: str) -> tuple[int, bytes]:
-    headers = {"X-Forwarded-For": address, "User-Agent": agent, "Accept": "text/html"}
+def get(url: str, address: str, agent: str, more: Mapping[str, str] | None = None) -> tuple[int, bytes]:
+    headers = {"Accept": "text/html", **(more or {}), "X-Forwarded-For": address, "User-Agent": agent}
+    headers.pop("accept-encoding", None)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(urllib.request.Request(url, headers=headers), timeout=20) as answer:
@@ -73,6 +85,21 @@ def crawl(start: str, address: str, agent: str, pages: int) -> str:
     return reference
 
 
+def share_links(url: str) -> None:
+    """Let each of a crew use links that were issued to the others, as crawlers do that share a queue."""
+    queue, seen = [f"{url}/sql-commands.html"], {"/sql-commands.html"}
+    for number in range(48):
+        if not queue:
+            return
+        _, body = get(queue.pop(), CREW[number % len(CREW)], CHROME["user-agent"], CHROME)
+        for link in _LINK.findall(body):
+            target = urljoin(url + "/", unescape(link.decode("utf-8", "replace")))
+            path = urlsplit(target).path
+            if path.startswith("/sql-") and path not in seen:
+                seen.add(path)
+                queue.append(target)
+
+
 @pytest.fixture(scope="module")
 def axe() -> str:
     if not AXE.exists():
@@ -81,14 +108,33 @@ def axe() -> str:
 
 
 @pytest.fixture(scope="module")
-def crawled(protect, site):
-    """Hedgerow, a crawl that goes on, and the reference of a person who was refused."""
+def crawled(protect, site, browser):
+    """
+    Hedgerow, a crawl that goes on, a crew that shares links, challenges that were shown and solved silently, and the
+    reference of a person who was refused.
+    """
     server = protect(site.url, settings=SETTINGS)
     for _ in range(8):
         get(server.url + "/", "203.0.113.4", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")
     crawl(server.url + "/", CRAWLER, EVIL, 60)
     reference = crawl(server.url + "/", VICTIM, "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0", 60)
     assert reference
+    share_links(server.url)
+    # Somebody without JavaScript reads more than is free, and is asked.
+    pages = [f"/release-15-{n}.html" for n in range(1, 11)] + [f"/errcodes-appendix.html?{n}" for n in range(20)]
+    for path in pages:
+        get(server.url + path, READER, CHROME["user-agent"], {**CHROME})
+    # Somebody with JavaScript solves silently.
+    with tab(browser) as page:
+        page.goto(server.url + "/index.html")
+        page.mouse.move(200, 200, steps=5)
+
+        def cleared() -> bool:
+            page.wait_for_timeout(50)
+            return "hedgerow-clearance" in str(page.context.cookies())
+
+        wait_for("a clearance", cleared)
+    wait_for("a campaign", lambda: "visitors used" in server.said())
     return server, reference
 
 
@@ -100,13 +146,15 @@ def log_in(page, admin: str) -> None:
     page.get_by_role("heading", name="Is the site being crawled?").wait_for()
 
 
-def paths(reference: str) -> dict[str, str]:
+def paths(reference: str, campaign: str) -> dict[str, str]:
     return {
         "now": "/",
         "visitors": "/dashboard/visitors",
         "visitor": f"/dashboard/visitor?visitor={CRAWLER}",
         "complaint": f"/dashboard/complaint?reference={reference}",
         "campaigns": "/dashboard/campaigns",
+        "campaign": f"/dashboard/campaigns?id={campaign}",
+        "member": f"/dashboard/visitor?visitor={CREW[1]}",
         "lists": "/dashboard/lists",
         "bots": "/dashboard/bots",
         "models": "/dashboard/models",
@@ -127,15 +175,18 @@ def test_every_page_can_be_read_by_everybody_and_asks_no_other_machine(browser, 
         page.on("request", lambda request: asked.append(request.url))
         page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("response", lambda answer: said.append(answer.url) if answer.status == 400 else None)
         log_in(page, server.admin)
         # The login form is answered with 401, which browsers note.
         said.clear()
         faults = []
-        for name, path in paths(reference).items():
+        page.goto(server.admin + "/dashboard/campaigns")
+        campaign = page.locator("#table tbody a").first.inner_text()
+        for name, path in paths(reference, campaign).items():
             page.goto(server.admin + path)
             page.wait_for_timeout(300)
             if SHOTS:
-                page.screenshot(path=Path(SHOTS) / f"dashboard-{name}-{size}-{theme}.png")
+                page.screenshot(path=Path(SHOTS) / f"dashboard-{name}-{size}-{theme}.png", full_page=size != "wall")
             assert "owned" not in page.title()
             assert page.evaluate(_TOO_WIDE) == [], f"{name} is too wide"
             faults += [f"{name}: {fault}" for fault in axe_faults(page, axe)]
@@ -177,6 +228,24 @@ def test_from_a_complaint_to_let_in_in_five_clicks(browser, crawled):
         page.get_by_role("link", name="Audit log").click()
         assert "complaint.let-in" in page.locator("table").inner_text()
     assert get(server.url + "/", VICTIM, "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0")[0] == 200
+
+
+def test_what_happened_is_on_the_pages(browser, crawled):
+    """Challenges of both kinds, the campaign with its pictures, and the path of one of its members."""
+    server, _ = crawled
+    with tab(browser) as page:
+        log_in(page, server.admin)
+        challenges = page.get_by_role("heading", name="Challenges").locator("xpath=..").inner_text().splitlines()
+        counted = {name.strip(): int(number) for name, _, number in (line.rpartition("\t") for line in challenges[1:])}
+        assert counted["shown"] > 0
+        assert counted["solved silently"] > 0
+        page.get_by_role("link", name="Campaigns").click()
+        page.locator("#table tbody a").first.click()
+        assert page.locator("polyline").count() >= 3
+        assert page.locator("path.edge").count() >= 1
+        page.goto(f"{server.admin}/dashboard/visitor?visitor={CREW[1]}")
+        assert page.get_by_text("link of another visitor").count() > 3
+        assert "visits" in page.locator(".reasons").inner_text()
 
 
 def test_tables_filter_by_keyboard_and_a_viewer_sees_the_crawler(browser, crawled):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -12,6 +13,9 @@ from hedgerow.core.decision import Block, VisitorScore
 from hedgerow.detectors.registry import registry
 from hedgerow.policy.score import explained, score_at
 from hedgerow.settings import Settings
+
+_FIELD = re.compile(r"\{[^}]*\}")
+"""What a sentence of evidence says about one visit, such as the name of a page."""
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -100,7 +104,6 @@ def _why(score: VisitorScore, blocked_by: Block | None, people: int) -> str:
 
 
 def describe_reason(code: str, times: int = 1) -> Reason:
-    """Return a reason with the words of its evidence; those of a template say when it is given."""
+    """Return a reason with the words of its evidence; what differs from visit to visit is left open."""
     found = registry().find_code(code)
-    text = "" if found is None else found[1].when if "{" in found[1].text else found[1].text
-    return Reason(code, times, text)
+    return Reason(code, times, "" if found is None else _FIELD.sub("…", found[1].text))

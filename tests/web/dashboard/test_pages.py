@@ -260,3 +260,11 @@ def test_a_variable_of_the_environment_takes_precedence(configured, monkeypatch)
     answer = configured.change("settings/propose", change="containment.k1 = 50")
     assert answer.status == 409
     assert b"variable of the environment" in answer.body
+
+
+def test_settings_are_shown_with_rules_for_paths(tmp_path):
+    """What a rule does not set has no value in TOML: this page answered with an error."""
+    desk = Desk(tmp_path, "[[path]]\npath = '/a*'\ntraps = false\n[[path]]\npath = '/b'\nclearance = true\n")
+    rows = {row["name"]: row for row in desk.read("settings?size=500")["rows"]}
+    assert "/a*" in str(rows["path"])
+    assert desk.ask("/dashboard/settings").status == 200

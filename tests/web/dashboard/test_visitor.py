@@ -12,6 +12,7 @@ from hedgerow.core.ledger import Entry
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.markers.token import page_digest
 from hedgerow.watch.models.bundle import shipped
+from hedgerow.web.dashboard.pages.visitor import _reasons
 from hedgerow.web.dashboard.path_tree import features_of, intervals_of, tree_of
 from web.dashboard.desk import Desk
 
@@ -157,3 +158,16 @@ def test_hidden_addresses_are_found_by_the_state(tmp_path):
     crawl(desk)
     assert desk.read("complaint?reference=1A2B-3C4D")["found"]["visitor"] == "192.0.2.7"
     assert desk.read("visitor?visitor=192.0.2.7")["visits"] == 3
+
+
+def test_the_same_reason_of_visits_in_a_row_is_one_line():
+    trap, other = (Evidence(code, code, 1.0, code.capitalize()) for code in ("trap", "other"))
+    stopped = Decision("refuse", (trap,))
+    steps = [stopped, stopped, stopped, Decision("pass"), stopped, Decision("refuse", (other, trap))]
+    entries = [(visit(f"/{n}", at=10.0 * n), decision) for n, decision in enumerate(steps)]
+    found = [(one.code, one.times, one.since, one.at, one.target) for one in _reasons(entries)]
+    assert found == [
+        ("other", 1, 50.0, 50.0, "/5"),
+        ("trap", 2, 40.0, 50.0, "/5"),
+        ("trap", 3, 0.0, 20.0, "/2"),
+    ]

@@ -185,11 +185,14 @@ class Dashboard:
                 with suppress(HedgerowError):
                     context = await self._context(request)
                     result = await asyncio.to_thread(PAGES[0].query, context, parameters)
-                    html = await asyncio.to_thread(
-                        self._templates.get_template("now_live.html").render, result=result, user=user, now=context.now,
-                        root=context.root,
-                    )  # fmt: skip
-                    data = msgspec.json.encode({"html": html, "series": result.series})
+                    html, sentence = [
+                        await asyncio.to_thread(
+                            self._templates.get_template(name).render, result=result, user=user, now=context.now,
+                            root=context.root,
+                        )
+                        for name in ("now_live.html", "now_sentence.html")
+                    ]  # fmt: skip
+                    data = msgspec.json.encode({"html": html, "sentence": sentence, "series": result.series})
                     yield b"data: " + data + b"\n\n"
                 for _ in range(int(_LIVE_EVERY * 2)):
                     if not (self._site.closing or self._site.closed):

@@ -53,6 +53,7 @@
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 
   const live = document.getElementById("live");
+  const sentence = document.getElementById("sentence");
   let source = null;
   const start = () => {
     source = new EventSource(box.dataset.live);
@@ -63,7 +64,9 @@
       // What somebody uses at the moment, with keyboard, mouse or text selection, stays as it is.
       const selection = window.getSelection();
       const isUsed = live.contains(document.activeElement) || (selection && !selection.isCollapsed);
-      if (!isUsed) live.innerHTML = update.html;
+      if (isUsed) return;
+      live.innerHTML = update.html;
+      sentence.innerHTML = update.sentence;
     });
   };
   const stop = () => { if (source) source.close(); source = null; };

@@ -132,7 +132,9 @@ def _shown(path: tuple[str, ...], value: object) -> str:
 
 def _without_secrets(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _HIDDEN if is_secret((name,)) else _without_secrets(one) for name, one in value.items()}
+        # What is not set has no value in TOML.
+        given = {name: one for name, one in value.items() if one is not None}
+        return {name: _HIDDEN if is_secret((name,)) else _without_secrets(one) for name, one in given.items()}
     return [_without_secrets(one) for one in value] if isinstance(value, list | tuple) else value
 
 

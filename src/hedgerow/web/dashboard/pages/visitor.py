@@ -42,9 +42,15 @@ class VisitorParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class TimedReason(msgspec.Struct, frozen=True):
-    """Why a visit was not simply let in: what was found and done, in words."""
+    """
+    Why visits were not simply let in: what was found and done, in words.
+
+    The same of several visits in a row is one: *times* visits from *since* to *at*, the last one to *target*.
+    """
 
     at: float
+    since: float
+    times: int
     action: str
     observed: bool
     code: str
@@ -144,12 +150,24 @@ def _row(context: Context, key: str) -> VisitorRow:
 
 
 def _reasons(entries: Sequence[tuple[Visit, Decision]]) -> list[TimedReason]:
-    found = [
-        TimedReason(visit.at, decision.action, bool(decision.observed), one.code, one.text, visit.target)
-        for visit, decision in reversed(entries)
-        for one in decision.evidence
-    ]
-    return found[:_MAX_REASONS]
+    """Return the reasons, the latest first."""
+    last: dict[tuple[str, bool, str, str], int] = {}
+    found: list[TimedReason] = []
+    for visit, decision in entries:
+        now: dict[tuple[str, bool, str, str], int] = {}
+        for one in decision.evidence:
+            key = (decision.action, bool(decision.observed), one.code, one.text)
+            at = last.get(key)
+            since, times = (found[at].since, found[at].times + 1) if at is not None else (visit.at, 1)
+            reason = TimedReason(visit.at, since, times, *key, visit.target)
+            if at is None:
+                at = len(found)
+                found.append(reason)
+            else:
+                found[at] = reason
+            now[key] = at
+        last = now
+    return found[: -_MAX_REASONS - 1 : -1]
 
 
 def _subject(key: str, visits: Sequence[Visit]) -> str:
