@@ -3,7 +3,7 @@ Labels of the report on the real logs: `python -m evaluate.report_labels` writes
 
 Two questions: how many requests stay unknown, and how many readers are called crawlers, as they are and after their
 referrers, their assets or both were removed. A reader is a source that looks like a person (as in `opinions`), got
-errors for at most one page in twenty, and never asked for xmlrpc.php.
+errors for at most one page in twenty, never asked for xmlrpc.php, and never for robots.txt as a program.
 """
 
 from __future__ import annotations
@@ -21,16 +21,24 @@ from random import Random
 
 import numpy as np
 
-from evaluate import real
+from evaluate import logs, real, sites
 from evaluate.tables import table
 from hedgerow.core.request_kind import kind_of
+from hedgerow.lab.train.measures import wilson
+from hedgerow.lab.train.report_weights import train_report_model, training_log
+from hedgerow.lab.train.shape_model import train_shape
 from hedgerow.logs.reader import LogReader
 from hedgerow.report.blocklist import listings
+from hedgerow.report.campaigns import traffic_similarity as similarity
+from hedgerow.report.heuristics import encode_model
 from hedgerow.report.live_opinions import DeclaredBots
 from hedgerow.report.pipeline import Options, make
+from hedgerow.report.shape.classifiers import save as save_shape
 from hedgerow.report.source_labels import CRAWLER, LABELS, NOTHING, PERSON
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.request.bots import Bots, known_bots
+from hedgerow.watch.models.bundle import load_window, shipped
+from hedgerow.watch.models.bundle import save as save_paths
 
 OUT = Path(__file__).parents[1] / "docs" / "evaluation"
 MEMORY = 1_000_000_000
@@ -62,18 +70,19 @@ def text_of(path: Path) -> list[str]:
 
 
 def readers(path: Path) -> set[str]:
-    """Return the sources that look like readers, whose user agents declare nothing."""
+    """Return the sources that look like readers, and do not declare themselves programs, not for robots.txt either."""
     with Tables([str(path)], memory=MEMORY, hide_agents=True) as tables:
         figures, declared = tables.figures, DeclaredBots(tables, BOTS)
         like_one = (2 * figures["human_like"] > figures["closely"]) & (figures["agent"] != 0)
         like_one &= (figures["pages"] >= LEAST_PAGES) & (declared.state == NOTHING)
         people = {tables.sources[k] for k in np.flatnonzero(like_one).tolist()}
     pages: dict[str, list[int]] = defaultdict(list)
-    others = set()
+    others, bots = set(), real.declared()
     for visit in LogReader([str(path)]):
         if visit.address in people and visit.kind == "page":
             pages[visit.address].append(visit.status)
-        if visit.address in people and "xmlrpc.php" in visit.target:
+        robot = visit.target == "/robots.txt" and bots.search(visit.user_agent)
+        if visit.address in people and ("xmlrpc.php" in visit.target or robot):
             others.add(visit.address)
     errors = {one: sum(status >= 400 for status in pages[one]) for one in people}
     return {one for one in people - others if errors[one] <= real.MAX_ERRORS * len(pages[one])}
@@ -88,12 +97,12 @@ def always(_: str) -> float:
     return 1.0
 
 
-def without(lines: Iterable[str], people: set[str], what: str, rate: Callable[[str], float]) -> Iterator[str]:
-    """Remove the assets or referrers (or both) of *people* from a log, each person's at a rate of its own."""
+def without(lines: Iterable[str], people: set[str] | None, what: str, rate: Callable[[str], float]) -> Iterator[str]:
+    """Remove the assets or referrers (or both) of *people* from a log, each one's at its own rate. None: of all."""
     chance = Random(1)
     for text in lines:
         match = REQUEST.match(text)
-        if match is None or match[1] not in people or what == "nothing":
+        if match is None or (people is not None and match[1] not in people) or what == "nothing":
             yield text
             continue
         if what != "referrers" and kind_of(match[2], match[3]) == "asset" and chance.random() < rate(f"a {match[1]}"):
@@ -102,13 +111,15 @@ def without(lines: Iterable[str], people: set[str], what: str, rate: Callable[[s
         yield f"{text[: match.start(5)]}-{text[match.end(5) :]}" if removed else text
 
 
-def labels_of(lines: Iterable[str], *, hidden: bool = False) -> tuple[dict[str, str], set[str], dict[str, int]]:
+def labels_of(
+    lines: Iterable[str], *, hidden: bool = False, models: dict[str, Path] | None = None
+) -> tuple[dict[str, str], set[str], dict[str, int]]:
     """Return the label of each source, the listed sources, and the requests of each label."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log"
         path.write_text("".join(lines), "latin-1")
         with Tables([str(path)], memory=MEMORY, hide_agents=hidden) as tables:
-            report = make(tables, BOTS, Options(ignore_agents=hidden))
+            report = make(tables, BOTS, Options(ignore_agents=hidden, **(models or {})))
             labels = [LABELS[label] for label in report.judgements.label.tolist()]
             listed = {one.subject for one in listings(report, since=0.0, until=0.0)}
             requests = {label: count for label, (_, count) in report.totals().items()}
@@ -146,15 +157,92 @@ def hidden_table(texts: dict[str, list[str]]) -> str:
     """How declared bots are labelled when their user agents are hidden."""
     rows = []
     for site, lines in texts.items():
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "log"
-            path.write_text("".join(lines), "latin-1")
-            with Tables([str(path)], memory=MEMORY, hide_agents=True) as tables:
-                declared = (DeclaredBots(tables, BOTS).state != NOTHING) & (tables.figures["pages"] >= LEAST_PAGES)
-                bots = [tables.sources[k] for k in np.flatnonzero(declared).tolist()]
+        bots = declared_bots(lines)
         counts = Counter(map(labels_of(lines, hidden=True)[0].__getitem__, bots))
         rows.append([site, str(len(bots)), *(str(counts[label]) for label in ("crawler", "unknown", "person"))])
     return table(["log", "declared bots", "crawler", "unknown", "person"], rows)
+
+
+def declared_bots(lines: Iterable[str], least: int = LEAST_PAGES) -> list[str]:
+    """Return the sources with at least so many pages that declare themselves programs."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        path.write_text("".join(lines), "latin-1")
+        with Tables([str(path)], memory=MEMORY, hide_agents=True) as tables:
+            declared = (DeclaredBots(tables, BOTS).state != NOTHING) & (tables.figures["pages"] >= least)
+            return [tables.sources[k] for k in np.flatnonzero(declared).tolist()]
+
+
+def whole_table(texts: dict[str, list[str]], people: dict[str, set[str]]) -> str:
+    """Logs in which nobody has referrers, assets or either, as behind a cache: the labels of readers and bots."""
+    rows = []
+    for site, readers_of in people.items():
+        bots = declared_bots(texts[site])
+        for what in REMOVED:
+            lines = list(without(texts[site], None, what, always))
+            shown, listed, _ = labels_of(lines)
+            hidden = labels_of(lines, hidden=True)[0]
+            accused = sum(shown.get(one) == "crawler" for one in readers_of)
+            found = sum(hidden.get(one) == "crawler" for one in bots)
+            rows.append(
+                [site, what, f"{accused} of {len(readers_of)}", str(len(readers_of & listed)), share(found, len(bots))]
+            )
+    head = ["log", "nobody has", "readers called crawlers", "listed", "declared bots called crawlers, agents hidden"]
+    return table(head, rows)
+
+
+def share(hits: int, of: int) -> str:
+    low, high = wilson(hits, of)
+    return f"{hits} of {of}: {hits / of:.1%} ({low:.1%} to {high:.1%})".replace("%", " %")
+
+
+def models_without_each(folder: Path) -> dict[str, dict[str, Path]]:
+    """Train the models of a report for each log on the other logs, as `opinions` does. Return the options of each."""
+    bundles = shipped("boosted"), load_window()
+    lessons = {}
+    for site, name in real.LOGS.items():
+        with Tables([str(real.DATA / "logs" / name)], memory=MEMORY, hide_agents=True) as tables:
+            lessons[site] = training_log(site, tables, BOTS, *bundles, None)
+    sources = {site: logs.log_of(site)[1] for site in real.LOGS}
+    found = {}
+    for site, bundle in sites.without_each(sites.drawn_rows()).items():
+        rest = [other for other in real.LOGS if other != site]
+        found[site] = {name: folder / f"{site}-{name}.json" for name in ("model", "paths", "shape")}
+        found[site]["model"].write_bytes(encode_model(train_report_model([lessons[other] for other in rest])))
+        save_paths(bundle, found[site]["paths"])
+        shape = train_shape({other: sources[other] for other in rest}, seed=1, similarity=similarity.K)
+        save_shape(shape, found[site]["shape"])
+    return found
+
+
+def held_out_table(texts: dict[str, list[str]], people: dict[str, set[str]]) -> str:
+    """Judge each log by models that the others taught, user agents hidden. Shipped models never saw semicomplete."""
+    rows, totals = [], Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        models = models_without_each(Path(folder))
+        for site, readers_of in people.items():
+            labels, listed, _ = labels_of(texts[site], hidden=True, models=models.get(site))
+            bare, _, _ = labels_of(
+                without(texts[site], readers_of, "both", always), hidden=True, models=models.get(site)
+            )
+            cells = [site]
+            for least in (LEAST_PAGES, LEAST_REQUESTS):
+                bots = declared_bots(texts[site], least)
+                found = sum(labels[one] == "crawler" for one in bots)
+                totals += Counter({f"found {least}": found, f"of {least}": len(bots)})
+                cells.append(share(found, len(bots)))
+            accused = sum(labels[one] == "crawler" for one in readers_of)
+            stripped = sum(bare.get(one) == "crawler" for one in readers_of)
+            totals += Counter(accused=accused, stripped=stripped, readers=len(readers_of))
+            cells += [share(accused, len(readers_of)), share(stripped, len(readers_of))]
+            rows.append([*cells, str(len(listed & readers_of))])
+    found = [share(totals[f"found {least}"], totals[f"of {least}"]) for least in (LEAST_PAGES, LEAST_REQUESTS)]
+    wrong = [share(totals[name], totals["readers"]) for name in ("accused", "stripped")]
+    head = [
+        "log", "declared bots called crawlers", "those with 20 pages", "readers called crawlers",
+        "the same without assets and referrers", "readers listed",
+    ]  # fmt: skip
+    return table(head, [*rows, ["all", *found, *wrong, ""]])
 
 
 def pubcrawl_tables(texts: dict[str, list[str]], people: dict[str, set[str]]) -> tuple[str, str]:
@@ -242,7 +330,9 @@ def main() -> None:
         synchronous=synchronous,
         unknown=unknown_table(texts),
         accused=accused_table(texts, people),
+        whole=whole_table(texts, people),
         hidden=hidden_table({site: texts[site] for site in PEOPLE}),
+        held_out=held_out_table(texts, people),
         iliou=iliou_table(),
         scanners=scanner_table(),
     )

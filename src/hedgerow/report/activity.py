@@ -40,6 +40,9 @@ The smallest share of a source's requests that a kind has, if it is not one half
 page that asks for it, and behind it another. Who works on a site sends something with every other page.
 """
 
+LEAST_FORMS, SHARE_OF_FORMS = 20, 0.45
+"""Posts of one and the same form, and their share, if its page is fetched before each."""
+
 _BUSY = {CALLS: 50, FILES: 20, FEEDS: 3, HEADS: 5}
 """The requests from which on a kind that people may have, too, is a program's."""
 
@@ -76,6 +79,19 @@ _SENTENCES = {
     OWN: "It is the site itself: its address is the site's own, or its user agent names the site.",
     CONTRADICTION: "It browses like a person, but not at this pace or in this order.",
 }
+_HABITS = (
+    "It asked for robots.txt, and within ten seconds for a page.",
+    "{hearsay:,} of its {pages:,} page visits name a page of the site as their origin that it had not asked for.",
+    "It opened {rapid:,} new pages, each within a second of the last page.",
+    "It came {lone:,} times for a single page, to {different:,} different ones in all, and went on from none.",
+)
+LEAST_HEARSAY, HEARSAY_SHARE = 4, 0.6
+LEAST_RAPID, RAPID_SHARE = 8, 0.5
+LEAST_LONE, LONE_SHARE, LEAST_DIFFERENT = 8, 0.8, 4
+"""
+From how many, and from which share of all page visits on these are habits. Who comes back to a few pages has bookmarks.
+"""
+
 _PACE_SENTENCE = "It asked for {pages:,} pages within {minutes:,} minutes, and for up to {busiest:,} things in a day."
 
 
@@ -85,6 +101,8 @@ class Activity:
 
     *few_images* marks sources of no kind that only fetched some images, *fast* those with a pace beyond a person's,
     *wild* those with one beyond that of many people, *ordered* those that take many pages in the order of the alphabet.
+    *habits* has a column for each habit that programs have and people hardly ever: a page soon after robots.txt,
+    made-up referrers, page after page within a second, and single pages again and again. Images do not matter to them.
     """
 
     def __init__(self, figures: Figures) -> None:
@@ -114,6 +132,10 @@ class Activity:
             enough = (found >= _LEAST[kind]) & (found >= _SHARE.get(kind, 0.5) * (requests if kind == PARTS else asked))
             if kind == SCAN:
                 enough |= (found > 0) & (found >= asked)
+            if kind == POSTS:
+                # Before each post there may be its form: always the same one.
+                one_form = LEAST_FORMS * figures["different"] <= figures["close_pages"]
+                enough |= one_form & (found >= LEAST_FORMS) & (found >= SHARE_OF_FORMS * asked)
             self.kind[enough] = kind
             self.count[enough] = found[enough]
         images = (figures["assets"] == requests) & (figures["downloads"] == 0) & (requests < _LEAST[FILES])
@@ -129,6 +151,16 @@ class Activity:
         steps, most = figures["rising"] + figures["falling"], np.maximum(figures["rising"], figures["falling"])
         self.ordered: Flags = (steps >= LEAST_ORDERED) & (10 * most >= 9 * steps)
         self._pages, self._minutes, self._busiest = pages, minutes, figures["busiest"]
+        self._counts = {name: figures[name] for name in ("hearsay", "rapid", "lone", "different")}
+        hearsay, rapid, lone, different = self._counts.values()
+        self.habits: Flags = np.column_stack(
+            [
+                figures["announced"] > 0,
+                (hearsay >= LEAST_HEARSAY) & (hearsay >= HEARSAY_SHARE * pages),
+                (rapid >= LEAST_RAPID) & (rapid >= RAPID_SHARE * pages),
+                (lone >= LEAST_LONE) & (lone >= LONE_SHARE * pages) & (different >= LEAST_DIFFERENT),
+            ]
+        )
 
     @property
     def abuse(self) -> Flags:
@@ -148,12 +180,19 @@ class Activity:
         pages, minutes, busiest = (int(one[place]) for one in (self._pages, self._minutes, self._busiest))
         return _PACE_SENTENCE.format(pages=pages, minutes=minutes, busiest=busiest)
 
+    def habit(self, place: int, habit: int) -> str:
+        counts = {name: int(values[place]) for name, values in self._counts.items()}
+        return _HABITS[habit].format(pages=int(self._pages[place]), **counts)
+
 
 class ActivityOpinion:
     """The opinion on sources that do something else than reading pages, or do it at a pace that nobody reads at."""
 
     detector = "activity"
-    codes = (*(f"activity-{name.lower().replace(' ', '-')}" for name in KINDS[1:]), "activity-pace")
+    codes = (
+        *(f"activity-{name.lower().replace(' ', '-')}" for name in KINDS[1:]), "activity-pace", "activity-robots",
+        "activity-origin", "activity-rapid", "activity-lone",
+    )  # fmt: skip
 
     def __init__(self, activity: Activity) -> None:
         self._activity = activity
@@ -164,19 +203,23 @@ class ActivityOpinion:
 
     @property
     def speaks(self) -> Flags:
-        return np.asarray((self._activity.kind != NO_KIND) | self._activity.fast, np.bool_)
+        activity = self._activity
+        return np.asarray((activity.kind != NO_KIND) | activity.fast | activity.habits.any(1), np.bool_)
 
     def evidence(self, some: NDArray[np.int64]) -> Findings:
         activity = self._activity
         kinds = activity.kind[some].astype(np.int64)
         with_kind, fast = np.flatnonzero(kinds), np.flatnonzero(activity.fast[some])
+        whom, habit = np.nonzero(activity.habits[some])
         # Those of a kind of their own decide; the others are shown.
         p = self.probability[some[with_kind]]
-        weight = np.concatenate([np.where(np.isnan(p), 0.0, p), np.full(len(fast), 0.5)])
+        weight = np.concatenate([np.where(np.isnan(p), 0.0, p), np.full(len(fast) + len(whom), 0.5)])
         texts = [activity.sentence(place) for place in some[with_kind].tolist()]
         texts += [activity.pace(place) for place in some[fast].tolist()]
-        kind = np.concatenate([kinds[with_kind] - 1, np.full(len(fast), len(self.codes) - 1, np.int64)])
-        return Findings(np.concatenate([with_kind, fast]), kind, weight, texts)
+        texts += [activity.habit(place, one) for place, one in zip(some[whom].tolist(), habit.tolist(), strict=True)]
+        pace = np.full(len(fast), len(KINDS) - 1, np.int64)
+        kind = np.concatenate([kinds[with_kind] - 1, pace, len(KINDS) + habit])
+        return Findings(np.concatenate([with_kind, fast, whom]), kind, weight, texts)
 
 
 def own_addresses(sources: NDArray[np.uint64], other: Sequence[str], hosts: Sequence[str]) -> Flags:

@@ -194,7 +194,6 @@ LEAST_PAGES = 5
 LACKING = {"": (), "assets": ("assets", "brought"), "referrers": ("unreferred", "own", "brought")}
 """What a log may lack, and which figures say nothing then."""
 
-_BARE_PAGES = 6
 _MOST_SHOWN = 2
 _LEAST_SHOWN = 0.5
 _HARDLY_ANY = 0.01
@@ -255,16 +254,18 @@ def lacking(figures: Figures, *, referrers: bool) -> str | None:
     """
     Return what a log lacks, as a key of `LACKING`, or None if it lacks everything. *referrers*: its lines have them.
 
-    If there are no assets but visitors follow links, the assets are on another host. If nobody follows links either,
-    there may be nobody who would load assets, or a site that lets browsers send no referrers: nothing can be said.
+    A log lacks what hardly any of its sources has, whoever has how much: one who fetches a file a thousand times shows
+    nothing of browsers. Assets may be on another host, a cache may answer for them, and a site may let browsers send no
+    referrers. Where nobody has either, there may be nobody who would, so nothing can be said.
     """
+    visitors = figures["pages"] > 0
+    least = _HARDLY_ANY * np.count_nonzero(visitors)
     # Calls and beacons may be any number; they say nothing about the share of assets.
-    assets = figures["assets"].sum() >= _HARDLY_ANY * (figures["assets"] + figures["pages"]).sum()
-    if not referrers:
-        return "referrers" if assets else None
+    assets = np.count_nonzero(visitors & (figures["assets"] > 0)) >= max(least, 1)
+    linked = referrers and np.count_nonzero(visitors & (figures["own"] > 0)) >= max(least, 1)
     if assets:
-        return ""
-    return "assets" if figures["own"].sum() >= _HARDLY_ANY * figures["pages"].sum() else None
+        return "" if linked else "referrers"
+    return "assets" if linked else None
 
 
 class BrowsingOpinion:
@@ -280,13 +281,6 @@ class BrowsingOpinion:
         self._parts = np.zeros_like(rows)
         self.probability: NDArray[np.float64] = np.full(len(rows), np.nan)
         missing = lacking(figures, referrers=referrers)
-        bare = (figures["unreferred"] == figures["pages"]) & (figures["assets"] == 0)
-        self.bare: NDArray[np.bool_] = bare & (figures["pages"] >= _BARE_PAGES) & (missing == "")
-        """
-        Which sources never loaded a part of a page and never said where they came from, in a log that tells both.
-
-        A browser may leave out one of the two, or most of both. All of both is rare.
-        """
         if missing is not None:
             self._parts = steps[missing].parts(rows)
             # Of fewer visits it is the less sure.

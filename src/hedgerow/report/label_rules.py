@@ -63,6 +63,9 @@ _LINKED = 0.3
 _SURE = 0.9
 """The score of a crawler that is labelled on one ground."""
 
+_FEWEST_PEOPLE, _HABIT_OF_PEOPLE = 10, 0.1
+"""How many people a log must have to show what they do, and which share of them may have a habit of programs."""
+
 _EVEN = 0.5
 _LEAST_BROUGHT = 3
 _CONTRADICTED = 0.9
@@ -99,7 +102,8 @@ def grounds_of(
         | ((figures["close_pages"] >= _MANY_PAGES) & (20 * figures["different"] >= 19 * figures["close_pages"]))
     )
     found[:, _BROWSING] = (opinions["manner"].probability > _EVEN) & (figures["pages"] > 1)
-    found[:, _SHAPE] = opinions["shape"].speaks
+    # Most of a shape is made by images. Without them it says no more than that there are none.
+    found[:, _SHAPE] = opinions["shape"].speaks & ((figures["assets"] >= figures["pages"]) | ~found[:, _BROWSING])
     # Without referrers nothing is known of the order in which links were followed.
     linked = figures["own"] >= _LINKED * np.maximum(figures["pages"], 1)
     found[:, _ORDER] = linked & opinions["path"].speaks & opinions["window"].speaks
@@ -183,20 +187,20 @@ def may_be_listed(labels: SourceLabels) -> Flags:
     return np.asarray((labels.label == CRAWLER) & (labels.grounds.sum(1) >= LEAST_GROUNDS) & ~harmless, np.bool_)
 
 
-def label_bare(labels: SourceLabels, bare: Flags) -> None:
+def label_by_habits(labels: SourceLabels, habits: Flags, judged: Flags) -> None:
     """
-    Label sources as crawlers that are unknown on one ground, have a high score, and are *bare*.
+    Label sources as crawlers that are unknown because only their browsing speaks for one, if they have one of *habits*.
 
-    A *bare* source never loaded a part of a page and never said where it came from. A browser may leave out one of the
-    two, or most of both; all of both is rare. This is no second ground: such a source is not listed, and no campaign
-    inherits its label.
-
-    A log in which such sources are more than the people with parts or referrers does not show what browsers do there: a
-    cache may answer for the parts, or a policy of the site may hide where people come from. Then nobody is labelled so.
+    *judged* marks sources with enough pages to be judged. A habit counts only where hardly any of the log's own people
+    has it: behind a cache, pages seem to be named that nobody asked for. With few people in a log nothing is known of
+    that. A habit is no second ground: such a source is not listed, and no campaign inherits its label.
     """
-    found = bare & (labels.label == UNKNOWN) & (labels.reason == ONE_GROUND) & (labels.score >= _SURE)
-    if np.count_nonzero(found) > np.count_nonzero((labels.label == PERSON) & ~bare):
+    people = judged & (labels.label == PERSON)
+    if np.count_nonzero(people) < _FEWEST_PEOPLE:
         return
+    rare = habits[people].mean(0) <= _HABIT_OF_PEOPLE
+    alone = (labels.label == UNKNOWN) & (labels.reason == ONE_GROUND) & labels.grounds[:, _BROWSING]
+    found = judged & alone & (labels.score >= _SURE) & (habits & rare).any(1)
     labels.label[found] = CRAWLER
     labels.reason[found] = 0
 

@@ -20,7 +20,7 @@ from hedgerow.report.campaigns.group_links import Requests
 from hedgerow.report.campaigns.search import find
 from hedgerow.report.campaigns.traffic_similarity import SimilarityLimits
 from hedgerow.report.heuristics import BrowsingOpinion, HeuristicsOpinion, ReportModel, Votes, load_model
-from hedgerow.report.label_rules import CampaignOpinion, grounds_of, inherit, label_bare, settle
+from hedgerow.report.label_rules import CampaignOpinion, grounds_of, inherit, label_by_habits, settle
 from hedgerow.report.live_opinions import DeclarationOpinion, DeclaredBots, detector_opinions
 from hedgerow.report.model_opinions import PathOpinion, ShapeOpinion, WindowOpinion
 from hedgerow.report.rate_limit_proposal import Proposal
@@ -126,8 +126,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
             shared,
             in_turn["manner"].probability,
         )
-        if isinstance(browsing := in_turn["manner"], BrowsingOpinion):
-            label_bare(judgements, browsing.bare)
+        label_by_habits(judgements, activity.habits, tables.figures["pages"] >= LEAST_PAGES)
     crowd = residual_traffic(judgements, shapes.counts, shapes.plan, shapes.night)
     report = Report(
         tables, judgements, declared=declared, votes=votes, rules=shapes.rules, crowd=crowd, silent=silent,

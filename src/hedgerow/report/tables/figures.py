@@ -40,7 +40,8 @@ that were answered by an error, downloads, and whatever else was sent.
 """
 CLOSE = (
     "closely", "close_pages", "different", "agents", "agent", "agent_requests", "profiles", "rising", "falling", "days",
-    "busiest", "peak_0", "peak_1", "peak_2", "peak_3", "seconds", "tens", "minutes", "human_like",
+    "busiest", "peak_0", "peak_1", "peak_2", "peak_3", "seconds", "tens", "minutes", "human_like", "announced",
+    "hearsay", "rapid", "lone",
 )  # fmt: skip
 """
 What is looked at closely: rows and page visits looked at; different pages; user agents, the most frequent and its
@@ -48,7 +49,10 @@ requests; visits to pages of a large group; of those that follow another page of
 the alphabet and how many before it; days with requests and the most on one; the most page visits in each of `SPANS`;
 in how many different seconds, tens of seconds and minutes it sent something; requests in sittings that look like a
 person's: with half an hour of silence before and after, `SITTING` requests or more, of them `SITTING_ASSETS` for assets
-and one for a page, and `SITTING_REFERRED` of ten with a referrer.
+and one for a page, and `SITTING_REFERRED` of ten with a referrer; page visits within ten seconds of a request for
+robots.txt; page visits that name a page of the site as their referrer which the source never asked for before, or which
+is the same page at the beginning of a sitting; visits to a page that is new to the source, at most a second after the
+last page; page visits with no other in half an hour before and after.
 """
 SITTING, SITTING_ASSETS, SITTING_REFERRED = 3, 2, 3
 FIGURES = COUNTS + CLOSE
@@ -60,13 +64,15 @@ _COUNTS = len(COUNTS)
     _REQUESTS, _PAGES, _CALLS, _ASSETS, _ERRORS, _HEADS, _ROBOTS, _PARAMETERS, _UNREFERRED, _LISTED, _OWN, _FOREIGN,
     _OLD_HTTP, _BROUGHT, _LED, _ASKED, _FAULTS, _ICONS, _LOGINS, _FEEDS, _PROBES, _DOWNLOADS, _SENT, _CLOSE_ROWS,
     _CLOSE_PAGES, _DIFFERENT, _AGENTS, _AGENT, _AGENT_REQUESTS, _PROFILES, _RISING, _FALLING,
-    _DAYS, _BUSIEST, _PEAK, _, _, _, _SECONDS, _TENS, _MINUTES, _HUMAN_LIKE,
+    _DAYS, _BUSIEST, _PEAK, _, _, _, _SECONDS, _TENS, _MINUTES, _HUMAN_LIKE, _ANNOUNCED, _HEARSAY, _RAPID,
+    _LONE,
 ) = range(len(FIGURES))  # fmt: skip
 _BY_TOPIC = np.zeros(8, np.int64)
 _BY_TOPIC[[BROWSER, LOGIN, FEED, PROBE, DOWNLOAD, SENT]] = _ICONS, _LOGINS, _FEEDS, _PROBES, _DOWNLOADS, _SENT
 _DAY = 86_400_000_000
 _SECOND = 1_000_000
 _SITTING_GAP = 1800 * _SECOND
+_SOON = 10 * _SECOND
 _ERRORS_FROM = 400
 _LEAST_SLOTS = 64
 _SPANS = np.array([round(span * _SECOND) for span in SPANS])
@@ -209,18 +215,37 @@ def _count_agents(rows: Any, start: int, end: int, stamp: int, scratch: _Scratch
 
 @Kernel
 def _count_pages(rows: Any, start: int, end: int, stamp: int, facts: SiteFacts, scratch: _Scratch, out: Any) -> None:
-    """Count page visits, distinct pages, and the order of pages of large groups."""
+    """Count page visits, distinct pages, the order of pages of large groups, and what browsers hardly do."""
     kind, page, shape, order = rows["kind"], rows["page"], rows["shape"], rows["ord"]
+    t, flags, place, parent = rows["t"], rows["flags"], rows["place"], rows["parent"]
     seen, stamps = scratch.pages, scratch.page_stamps
     size = _LEAST_SLOTS
     while size < 2 * (end - start):
         size *= 2
-    pages = different = profiles = rising = falling = 0
+    pages = different = profiles = rising = falling = announced = hearsay = rapid = lone = together = 0
     last = -1
+    robots = before = -(1 << 60)
     for i in range(start, end):
+        if flags[i] & ROBOTS:
+            robots = t[i]
         if kind[i] != PAGE:
             continue
         pages += 1
+        if t[i] - before > _SITTING_GAP:
+            lone += 1
+            together = 1
+        else:
+            # The page before is not alone, if it was the first one.
+            lone -= together
+            together = 0
+        if t[i] - robots <= _SOON:
+            announced += 1
+            robots = before
+        if flags[i] & REFERRED and facts.places[place[i]] == OWN:
+            slot = np.int64(parent[i] & (size - 1))
+            while stamps[slot] == stamp and seen[slot] != parent[i]:
+                slot = (slot + 1) & (size - 1)
+            hearsay += stamps[slot] != stamp or (parent[i] == page[i] and t[i] - before > _SITTING_GAP)
         slot = np.int64(page[i] & (size - 1))
         while stamps[slot] == stamp and seen[slot] != page[i]:
             slot = (slot + 1) & (size - 1)
@@ -228,6 +253,8 @@ def _count_pages(rows: Any, start: int, end: int, stamp: int, facts: SiteFacts, 
             stamps[slot] = stamp
             seen[slot] = page[i]
             different += 1
+            rapid += t[i] - before <= _SECOND
+        before = t[i]
         if facts.profile[shape[i]]:
             profiles += 1
             if last >= 0 and shape[last] == shape[i]:
@@ -239,6 +266,10 @@ def _count_pages(rows: Any, start: int, end: int, stamp: int, facts: SiteFacts, 
     out[_PROFILES] = profiles
     out[_RISING] = rising
     out[_FALLING] = falling
+    out[_ANNOUNCED] = announced
+    out[_HEARSAY] = hearsay
+    out[_RAPID] = rapid
+    out[_LONE] = lone
 
 
 @Kernel

@@ -177,7 +177,11 @@ class Tables:
         own = np.flatnonzero((found["parents"] >= _LEAST_PARENTS) & (2 * found["there"] >= found["parents"]))
         if not len(own) and len(found["place"]):
             own = np.argmax(found["assets"]).reshape(1)
-        names = [self.builder.places.texts[place].decode("latin-1") for place in found["place"][own].tolist()]
+        texts = [self.builder.places.texts[place].decode("latin-1") for place in found["place"].tolist()]
+        # A host is the site's own with and without www.
+        known = {texts[k].removeprefix("www.") for k in own.tolist()}
+        own = np.flatnonzero([text.removeprefix("www.") in known for text in texts])
+        names = [texts[k] for k in own.tolist()]
         busy = zip((-found["assets"][own]).tolist(), (-found["parents"][own]).tolist(), names, strict=True)
         return [name for *_, name in sorted(busy)]
 

@@ -37,6 +37,11 @@ _LOGIN_FOLDER = ("administrator",)
 _FEED = (
     "feed", "rss", "atom", "feed.xml", "rss.xml", "atom.xml", "index.rdf", "feeds", "feed.json", "rss.php", "feed.php",
 )
+_FEED_PARAMETERS = (
+    "feed=rss", "feed=rss2", "feed=atom", "feed=rdf", "feed=comments-rss2", "feed=comments-atom", "flav=rss",
+    "flav=rss20", "flav=atom", "format=rss", "format=atom", "format=feed", "type=rss", "type=atom", "output=rss",
+    "output=atom", "alt=rss", "alt=atom",
+)
 _PROBE = (
     ".env", ".git", ".svn", ".hg", ".ds_store", ".aws", ".ssh", ".htaccess", ".htpasswd", "phpmyadmin", "pma",
     "myadmin", "phpinfo.php", "cgi-bin", "phpunit", "eval-stdin.php", "shell.php", "setup.cgi", "boaform", "hnap1",
@@ -55,7 +60,7 @@ _DOWNLOADS = (
 # fmt: on
 
 _LONGEST = 32
-_SLASH, _DOT, _QUESTION, _STAR, _LESS = b"/.?*<"
+_SLASH, _DOT, _QUESTION, _STAR, _LESS, _AND = b"/.?*<&"
 _ANYWHERE, _LAST, _SUFFIX, _PREFIX = range(4)
 """Where a text counts: as any name of a path, as its last name, as a suffix, or at the beginning of its last name."""
 
@@ -69,7 +74,7 @@ def _index() -> tuple[Any, Any]:
         *((text, BROWSER, _PREFIX) for text in _BROWSER_PREFIXES),
         *((text, LOGIN, _LAST) for text in _LOGIN),
         *((text, LOGIN, _ANYWHERE) for text in _LOGIN_FOLDER),
-        *((text, FEED, _LAST) for text in _FEED),
+        *((text, FEED, _LAST) for text in (*_FEED, *_FEED_PARAMETERS)),
         *((text, PROBE, _ANYWHERE) for text in _PROBE),
         *((text, API, _ANYWHERE) for text in _API),
         *((text, DOWNLOAD, _SUFFIX) for text in _DOWNLOADS),
@@ -155,14 +160,19 @@ def topic_of_target(data: Any, start: int, end: int) -> int:
     stop = i
     if stop > name and data[stop - 1] == _SLASH:
         stop -= 1
+    parameter = i + 1
     while i < end:
         if data[i] == _LESS or (data[i] == _DOT and i + 2 < end and data[i + 1] == _DOT and data[i + 2] == _SLASH):
             return PROBE
         i += 1
+        if i == end or data[i] == _AND:
+            if _topic_of_name(data, parameter, i, _LAST) == FEED:
+                found = FEED
+            parameter = i + 1
     last = _topic_of_name(data, name, stop, _LAST) or _topic_of_name(data, name, stop, _PREFIX)
     if not last and dot >= name:
         last = _topic_of_name(data, dot + 1, stop, _SUFFIX)
-    return last or found
+    return FEED if found == FEED else last or found
 
 
 @Kernel
