@@ -49,7 +49,7 @@ def rewriter(skeletons: SkeletonCache, mode: Mode = "opaque") -> PageRewriter:
     one = PageRewriter(PLACE, RULES[mode], b"/~", skeletons, SEAL, VISITOR, PARENT, at=1.8e9, shown_at=shown_at)
     if mode == "clean":
         one.add_script()
-    one.add_bait(bait.style, bait.link_start, "spread", 3, wrappers=bait.wrappers)
+    one.add_bait(bait.style, bait.link_start, "spread", 3, wrappers=bait.wrappers, text_style=bait.text_style)
     return one
 
 

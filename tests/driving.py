@@ -32,15 +32,15 @@ OFF = '[marker]\nmode = "off"\nrules = []\n'
 OPEN: list[Site] = []
 """Sites of clients; closed when their test ends, or their threads would go on into the next."""
 _SHARE = rb"(?:share[-_][a-z]{7}|[a-z]{7}[-_]share)"
-_SEALED = rb'"((?:/~|[^"]*[?;]~=)[A-Za-z0-9_.-]{40,})"'
+_SEALED = rb'"((?:/~|[^"]*[?;]~=)[A-Za-z0-9_.-]{28,})"'
 _WRAPPER = rb'<(?:span(?= [^>]*(?:hidden|popover))|datalist) class="[a-z]{7}" [^>]+><a|<noscript><a class="[a-z]{7}"'
 _TEXT_TRAP = rb"(?:" + _WRAPPER + rb") href=" + _SEALED + rb">([^<]*)</a></\w+>"
 TRAP = re.compile(_TEXT_TRAP + rb'|<a class="' + _SHARE + rb'" href=' + _SEALED + rb"></a>")
 """A hidden link, with text or without."""
-_MARKED = re.compile(rb'href="(/~[\w-]{40,}|[^"]*[?;]~=[\w.-]{40,})"')
+_MARKED = re.compile(rb'href="(/~[\w-]{40,}|[^"]*[?;]~=[\w.-]{28,})"')
 _STYLE = re.compile(
-    rb"<style>\.(" + _SHARE + rb")\.\1(?:,\.([a-z]{7})\.\2)?\{display:none!important\}</style>"
-)  # fmt: skip
+    rb"<style>(?:\.(" + _SHARE + rb")\.\1(?:,\.([a-z]{7})\.\2)?|\.([a-z]{7})\.\3)\{display:none!important\}</style>"
+)
 
 
 def settings(text: str = "") -> Settings:
@@ -77,7 +77,7 @@ def bait_rewriter(
     place = PageLocation(b"http", b"example.org", b"/")
     bait = Bait(visitor, page, has_text=has_text)
     rewriter = PageRewriter(place, Rules(mode), b"/~", SkeletonCache(), seal, visitor, page)
-    rewriter.add_bait(bait.style, bait.link_start, placement, every, wrappers=bait.wrappers)
+    rewriter.add_bait(bait.style, bait.link_start, placement, every, wrappers=bait.wrappers, text_style=bait.text_style)
     return rewriter
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import pytest
 
 from hedgerow.markers.hidden_texts import add_link_texts, hidden_texts, link_text, may_have_text
@@ -11,19 +9,28 @@ from hedgerow.markers.hidden_texts import add_link_texts, hidden_texts, link_tex
 TEXTS = [b"Plant hedges", b"Cut old trees", b"All of the birds", b"Contact"]
 
 
+PLACES = [number / 6 for number in range(6)]
+
+
 def test_texts_are_made_of_words_of_the_page_and_are_new():
     words = {word for text in TEXTS for word in text.split()}
-    made = list(islice(hidden_texts(b"/", TEXTS), 6))
+    made = list(hidden_texts(b"/", TEXTS, PLACES))
     assert {word for text in made for word in text.split()} <= words
     assert sum(text not in TEXTS for text in made) >= 4
-    assert made == list(islice(hidden_texts(b"/", TEXTS), 6))
-    assert made != list(islice(hidden_texts(b"/other", TEXTS), 6))
+    assert made == list(hidden_texts(b"/", TEXTS, PLACES))
+    assert made != list(hidden_texts(b"/other", TEXTS, PLACES))
+
+
+def test_texts_are_those_of_links_just_before():
+    texts = [b"%d a b" % number for number in range(100)]
+    for place, text in zip(PLACES, hidden_texts(b"/", texts, PLACES), strict=True):
+        assert 0 <= int(place * 100) - int(text.split()[0]) < 4
 
 
 def test_a_page_with_few_texts_has_what_there_is():
-    assert list(hidden_texts(b"/", [])) == []
-    assert list(islice(hidden_texts(b"/", [b"Home"]), 2)) == [b"Home", b"Home"]
-    assert set(islice(hidden_texts(b"/", [b"Home", b"News"]), 9)) == {b"Home", b"News"}
+    assert list(hidden_texts(b"/", [], PLACES)) == []
+    assert list(hidden_texts(b"/", [b"Home"], PLACES[:2])) == [b"Home", b"Home"]
+    assert set(hidden_texts(b"/", [b"Home", b"News"], PLACES * 3)) == {b"Home", b"News"}
 
 
 @pytest.mark.parametrize(

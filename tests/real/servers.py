@@ -322,7 +322,7 @@ class Protect:
         path = address.partition("?")[0]
         if path.startswith("/~"):
             return self._seal().unseal(path.removeprefix("/~"))
-        mark = re.search(r"[?&]~=([\w-]{43})\.([\w-]{5})(?=&|$)", address)
+        mark = re.search(r"[?&]~=([\w-]{23})\.([\w-]{4})(?=&|$)", address)
         view = self._seal().clean.open(mark[1]) if mark else None
         if mark is None or view is None:
             return None

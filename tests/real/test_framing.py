@@ -63,7 +63,7 @@ def write_site(folder: Path) -> Path:
 def attack_page(url: str, marks: list[str], traps: list[str], own: str) -> str:
     """Fifty ways to make a browser ask for something; the other site is at *own*, and redirects from /to?..."""
     plain = [f"{url}/{n}.html" for n in range(40)]
-    wrong = [f"{url}/~{n:03}{'a' * 60}" for n in range(12)] + [f"{url}/1.html?~={'A' * 43}.{n:05}" for n in range(6)]
+    wrong = [f"{url}/~{n:03}{'a' * 60}" for n in range(12)] + [f"{url}/1.html?~={'A' * 23}.{n:04}" for n in range(6)]
     issued = [url + link for link in (*marks, *traps)]
     moved = [f"{own}/to?{address}" for address in (*plain[:4], *issued[:6])]
     everything = [*plain, *wrong, *issued, *moved]

@@ -85,7 +85,7 @@ class Marked:
         forms = {
             "opaque": r"/~[\w-]{40,}",
             "readable": re.escape(target + joint + "~=") + r"[\w-]{40,}",
-            "clean": re.escape(target + joint + "~=") + r"[\w-]{43}\.[\w-]{5}",
+            "clean": re.escape(target + joint + "~=") + r"[\w-]{23}\.[\w-]{4}",
             "off": re.escape(target),
         }
         return re.fullmatch(forms[self.mode], shown) is not None

@@ -23,8 +23,8 @@ from .conftest import DOCUMENTATION, missing
 QT = Path("/usr/share/qt5/doc")
 TOKENS = TokenCodecs([Key(1, bytes(range(64)), 0.0)])
 VISITOR = visitor_digest("192.0.2.1")
-_MARK = re.compile(rb"(\?|&amp;|&)~=[\w-]{43}\.[\w-]{5}")
-_LINK = re.compile(rb'(?:href|src|action)="([^"]*[?&;]~=[\w-]{43}\.[\w-]{5}[^"]*)"')
+_MARK = re.compile(rb"(\?|&amp;|&)~=[\w-]{23}\.[\w-]{4}")
+_LINK = re.compile(rb'(?:href|src|action)="([^"]*[?&;]~=[\w-]{23}\.[\w-]{4}[^"]*)"')
 PAGES = 600
 """Of each documentation."""
 
@@ -45,7 +45,7 @@ def test_nothing_but_links_changes_and_every_mark_opens(folder: Path) -> None:
         rewriter = PageRewriter(
             location, Rules("clean"), b"/~", SkeletonCache(), TOKENS.of("example.org"), VISITOR, page, at=1.8e9
         )
-        rewriter.add_bait(bait.style, bait.link_start, "spread", 3, wrappers=bait.wrappers)
+        rewriter.add_bait(bait.style, bait.link_start, "spread", 3, wrappers=bait.wrappers, text_style=bait.text_style)
         rewriter.add_script()
         marked = rewriter.feed(body, final=True)
         assert bait.wrappers is not None

@@ -22,7 +22,7 @@ HOME = (
     b"<a href='manual.docx'>file</a> <a href='x' download>save</a></body></html>"
 )
 SAME = {"sec-fetch-site": "same-origin", "sec-fetch-dest": "document"}
-_MARK = re.compile(r"[?&]~=[\w-]{43}\.[\w-]{5}")
+_MARK = re.compile(r"[?&]~=[\w-]{23}\.[\w-]{4}")
 
 
 class Client(driving.Client):

@@ -34,7 +34,7 @@ REFERENCES = (
     Rule("the same in the subject of a mail", r"(Reference%20)(?-i:[0-9A-F]{4}-[0-9A-F]{4})", r"\1(reference)"),
 )
 MARKS = (
-    Rule("a clean mark names the day", r"([?&;]~=)[\w-]{43}\.[\w-]{5}(?![\w-])", r"\1(mark)"),
+    Rule("a clean mark names the day", r"([?&;]~=)[\w-]{23}\.[\w-]{4}(?![\w-])", r"\1(mark)"),
     Rule("and so does one that was cut off", r"([?&;]~=)[\w-]{41}(?![\w.-])", r"\1(cut mark)"),
 )
 REQUEST_IDS = (Rule("each request has its own id", r"^[0-9a-f]{18}$", "(id)"),)

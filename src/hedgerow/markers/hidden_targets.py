@@ -3,65 +3,79 @@ Targets of hidden links with a clean mark: addresses that look like others of th
 
 A hidden link must not point where a visible one points: two links to one target with different CHECKs would show which
 of them is hidden. So the start of one link of the page is combined with the end of another. Only addresses that the
-page shows anyway go into it.
+page shows anyway go into it. Ends are those of links just before the hidden one, and a page uses few starts: what the
+page has said before compresses well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
-from itertools import count, pairwise
+from itertools import count, islice
 from struct import Struct
 
-_TRIES = 24
-_FIRST_TRIES = 5
-_MOST_USED = 1_000
+_LEADS = 2
+_FIRST = 8
+_NEAR_TRIES = 4
+_MOST_TRIES = 24
 _NUMBERS = Struct(">32H")
 # For a page without links of its own.
 _NAMES = (b"overview", b"archive", b"notes", b"summary", b"details", b"history", b"appendix", b"contents")
 
 
-def hidden_targets(page: bytes, linked: Collection[bytes], *, more_follow: bool = False) -> Iterator[bytes]:
+class HiddenTargets:
     """
-    Yield targets without end, each another one and none in *linked*, the targets of the links of *page*.
+    Chooses targets for the hidden links of *page*, each another one. Every visitor gets the same.
 
-    Every visitor gets the same. If *more_follow*, links may come that are not known yet: then these are names that
-    hardly any page links to.
+    If *more_follow*, links may come that are not known yet: then targets are names that hardly any page links to.
 
-    >>> next(hidden_targets(b"/start", [b"/docs/a.html", b"/blog/b.html"])) in {b"/docs/b.html", b"/blog/a.html"}
+    >>> linked = [b"/docs/a.html", b"/blog/b.html"]
+    >>> HiddenTargets(b"/start").choose(linked, linked) in {b"/docs/b.html", b"/blog/a.html"}
     True
     """
-    used = {page}
-    for target in _candidates(page, list(linked)[:_MOST_USED], combine=not more_follow):
-        if target not in linked and target not in used and not target.startswith(b"//"):
-            used.add(target)
-            yield target
 
+    def __init__(self, page: bytes, *, more_follow: bool = False) -> None:
+        self._page = page
+        self._more_follow = more_follow
+        self._is_mixed = False
+        self._numbers = numbers_of(page)
+        self._leads: list[tuple[bytes, bytes, bytes]] = []
+        self.chosen: set[bytes] = set()
 
-def _candidates(page: bytes, linked: list[bytes], *, combine: bool) -> Iterator[bytes]:
-    numbers = numbers_of(page)
-    examples = [target for target in linked if target[:2] != b"//"]
+    def choose(self, linked: Collection[bytes], near: Sequence[bytes]) -> bytes:
+        """Return a target that is none of *linked*, the targets of the page's links; *near* are some of them."""
+        chosen, numbers = self.chosen, self._numbers
+        if not self._leads:
+            self._find_leads(linked)
+        start, named, extension = self._leads[len(chosen) % _LEADS]
+        for number in count(1):
+            if near and number <= _NEAR_TRIES:
+                its_start, rest = _split(near[(next(numbers) + number) % len(near)])
+                if its_start == start and self._is_mixed and number < _NEAR_TRIES:
+                    continue
+                target = (start if its_start != start and self._is_mixed else named) + rest
+            elif number <= _MOST_TRIES:
+                target = named + _NAMES[next(numbers) % len(_NAMES)] + extension
+            else:
+                target = named + b"%d" % number + extension
+            # One with two slashes would name a host.
+            if target not in linked and target not in chosen and target[:2] != b"//" and target != self._page:
+                chosen.add(target)
+                return target
+        raise AssertionError
 
-    def example() -> tuple[bytes, bytes]:
-        return _split(examples[next(numbers) % len(examples)])
-
-    if combine and len(examples) > 1:
-        parts = [example() for _ in range(_FIRST_TRIES)]
+    def _find_leads(self, linked: Collection[bytes]) -> None:
+        """Find what targets begin with: with and without the start of a name; and how those of made-up names end."""
+        some = [target for target in islice(linked, _FIRST) if target[:2] != b"//"]
+        parts = [_split(target) for target in some or [b"/" + self._page.lstrip(b"/")]]
         # Links of one folder have nothing to combine.
-        if len({start for start, _ in parts}) > 1:
-            parts += [example() for _ in range(_TRIES - _FIRST_TRIES)]
-            yield from (start + end for (start, _), (_, end) in pairwise(parts))
-    # A target with two slashes would name a host.
-    examples = examples or [b"/" + page.lstrip(b"/")]
-    for number in count(1):
-        start, end = example()
-        stem, dot, extension = end.partition(b".")
-        if number > _TRIES * len(examples):
-            # Some numbers are not used yet.
-            name = b"%d" % number
-        else:
-            name = example()[1].partition(b".")[0] if linked else _NAMES[next(numbers) % len(_NAMES)]
-        yield start + stem + (b"-" if stem and name else b"") + name + dot + extension
+        self._is_mixed = len({start for start, _ in parts}) > 1 and not self._more_follow
+        parts = [part for part in parts if part[1]] or parts
+        for _ in range(_LEADS):
+            start, end = parts[next(self._numbers) % len(parts)]
+            stem, dot, extension = end.partition(b".")
+            stem = stem.rstrip(b"/")
+            self._leads.append((start, start + stem + b"-" if stem else start, dot + extension))
 
 
 def _split(target: bytes) -> tuple[bytes, bytes]:

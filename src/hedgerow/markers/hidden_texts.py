@@ -9,8 +9,7 @@ example. So a hidden link in such an element has no text if the page has scripts
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Sequence
 
 from hedgerow.markers.hidden_targets import numbers_of
 
@@ -18,12 +17,15 @@ WINDOW = 1_000
 """How many bytes before a link tell in what kind of element it stands."""
 
 _MOST_TEXTS = 100
-_MOST_TEXTS_AT_ONCE = 16
+_MOST_TEXTS_AT_ONCE = 12
 _SHORTEST, _LONGEST = 2, 40
+# The text of a link after its target. Another one has a ">" in the value of an attribute.
+_LINK_TEXT = re.compile(rb"[^>]*+>([^<\"=]{%d,%d}+)<" % (_SHORTEST, 2 * _LONGEST))
 _LETTER = re.compile(rb"[A-Za-z\x80-\xff]")
 _TAG_NAME = re.compile(rb"<(/?)([A-Za-z][A-Za-z0-9-]*)")
 _MOST_TAGS = 12
 _TRIES = 3
+_NEAR = 4
 _INLINE = frozenset(
     b"a abbr b bdi bdo br cite data del dfn em font i img ins mark picture q s small source span strong sub sup svg"
     b" path g use time tt u var wbr".split()
@@ -42,14 +44,11 @@ def link_text(page: bytes, target_end: int) -> bytes:
     >>> link_text(b'<a href="/a" id=x> About\n hedges </a>', 11), link_text(b'<a href="/a"><img></a>', 11)
     (b'About hedges', b'')
     """
-    start = page.find(b">", target_end) + 1
-    end = page.find(b"<", start, start + 2 * _LONGEST)
-    if not start or end < 0:
+    found = _LINK_TEXT.match(page, target_end)
+    if found is None:
         return b""
-    text = b" ".join(page[start:end].split())
-    is_usual = _SHORTEST <= len(text) <= _LONGEST and _LETTER.search(text) is not None
-    # Else ">" was in the value of an attribute.
-    return text if is_usual and b'"' not in text and b"=" not in text else b""
+    text = b" ".join(found[1].split())
+    return text if _SHORTEST <= len(text) <= _LONGEST and _LETTER.search(text) is not None else b""
 
 
 def add_link_texts(texts: Sequence[bytes], page: bytes, target_ends: Sequence[int]) -> Sequence[bytes]:
@@ -59,29 +58,26 @@ def add_link_texts(texts: Sequence[bytes], page: bytes, target_ends: Sequence[in
     return [text for text in found if text][:_MOST_TEXTS]
 
 
-def hidden_texts(page: bytes, texts: Sequence[bytes]) -> Iterator[bytes]:
+def hidden_texts(page: bytes, texts: Sequence[bytes], places: Iterable[float]) -> Iterator[bytes]:
     """
-    Yield texts without end, for the page at *page*: the first words of one of *texts* and the last words of another.
+    Yield a text for each of *places* in the page at *page*: the first words of one of its *texts*, from shortly before.
 
-    Every visitor gets the same. A text of the page itself is used only where its texts have single words. Without
-    *texts* there are none.
+    Places are parts of the page, from 0 to 1. Every visitor gets the same. A text of the page itself is used only where
+    its texts have single words. Without *texts* there are none.
 
-    >>> next(hidden_texts(b"/index.html", [b"Plant hedges", b"Cut trees"]))
-    b'Plant trees'
+    >>> list(hidden_texts(b"/index.html", [b"Plant all hedges", b"Cut old trees"], [0, 0.9]))
+    [b'Plant all', b'Cut old']
     """
-    if len(texts) < 2:  # noqa: PLR2004 - nothing to combine
-        yield from repeat(texts[0]) if texts else ()
+    if not texts:
         return
-    examples = [text.split(b" ") for text in texts]
+    words = [text.split(b" ") for text in texts]
+    shorts = [b" ".join(some[: (len(some) + 1) // 2]) for some in words]
     used = set(texts)
     numbers = numbers_of(page)
-    while True:
-        text = b""
-        for _ in range(_TRIES):
-            one, other = (examples[next(numbers) % len(examples)] for _ in range(2))
-            text = b" ".join([*one[: (len(one) + 1) // 2], *other[(len(other) + 1) // 2 :]])
-            if text not in used:
-                break
+    for place in places:
+        last = int(place * len(texts))
+        near = [shorts[max(0, last - next(numbers) % _NEAR)] for _ in range(_TRIES)]
+        text = next((one for one in (*near, *shorts) if one not in used), near[0])
         used.add(text)
         yield text
 
@@ -93,7 +89,8 @@ def may_have_text(before: bytes) -> bool:
     >>> may_have_text(b"<td><ul><li><a>x</a>"), may_have_text(b"<h2><b><a>x</a></b>"), may_have_text(b"<pre>x")
     (True, False, False)
     """
-    at = len(before)
+    # What is inside of the link that ends here is passed over.
+    at = before.rfind(b"<a", 0, -4) if before[-4:] == b"</a>" else len(before)
     ended: list[bytes] = []
     for _ in range(_MOST_TAGS):
         at = before.rfind(b"<", 0, at)

@@ -26,7 +26,7 @@ class LinkCollector:
         self._location = location
         self._decoder = decoder
         self._most = most
-        self._scanner = Scanner()
+        self._scanner = Scanner(iter(()))
         self._scanned = 0
 
     def feeding(self, data: bytes) -> Iterator[None]:
@@ -47,7 +47,7 @@ class LinkCollector:
         for _, _, kind, value in self._scanner.feed(text, final=False)[1]:
             if kind == "base" and (found := resolve_all([value], self._location)[0]) is not None:
                 self._location = self._location._replace(target=found[0])
-            elif kind == "link":
+            elif kind in {"link", "plain-link"}:
                 urls.append(value)
         for found in resolve_all(urls, self._location):
             if found is not None and may_be_page(found[0].decode("latin-1")):

@@ -58,6 +58,21 @@ def resolve(url: bytes, location: PageLocation) -> tuple[bytes, bytes] | None:
     return _resolve_slowly(url, location)
 
 
+def as_name(target: bytes, location: PageLocation) -> bytes:
+    """
+    Return *target* as the page at *location* may write it: its name, if it stands in the same folder.
+
+    >>> here = PageLocation(b"http", b"example.org", b"/docs/start.html")
+    >>> as_name(b"/docs/next.html?x=1", here), as_name(b"/docs/a/b", here), as_name(b"/docs/", here)
+    (b'next.html?x=1', b'/docs/a/b', b'/docs/')
+    """
+    path = location.target.partition(b"?")[0]
+    folder = path[: path.rfind(b"/") + 1]
+    name = target[len(folder) :]
+    is_here = target.startswith(folder) and not path.startswith(b"//")
+    return name if is_here and _PLAIN_NAME.match(name) else target
+
+
 def resolve_all(urls: Iterable[bytes], location: PageLocation) -> list[tuple[bytes, bytes] | None]:
     """Resolve each of *urls*: see `resolve`."""
     return [resolve(url, location) for url in urls]

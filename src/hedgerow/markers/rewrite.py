@@ -11,7 +11,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from math import inf
 from threading import Lock
 from typing import Literal, TypeVar
@@ -19,25 +19,25 @@ from typing import Literal, TypeVar
 from hedgerow.core.visit import MarkerKind
 from hedgerow.markers.clean import PARAMETER, SCRIPT_ELEMENT, ChecksPlan, CleanCodec, View, split_link, without_marks
 from hedgerow.markers.encoding import KIND_CODES, PAGE_BYTES
-from hedgerow.markers.hidden_targets import hidden_targets
+from hedgerow.markers.hidden_targets import HiddenTargets
 from hedgerow.markers.hidden_texts import WINDOW, add_link_texts, hidden_texts, may_have_text
 from hedgerow.markers.html.scanner import Finding, FindingKind, Scanner
 from hedgerow.markers.link_tags import LinkRole, link_role
-from hedgerow.markers.resolve import PageLocation, resolve, resolve_all
+from hedgerow.markers.resolve import PageLocation, as_name, resolve, resolve_all
 from hedgerow.markers.rules import CLEAN, Link, LinkCache, LinkShape, Mode, Placement, Rules
 from hedgerow.markers.scripts import LINKS_ELEMENT
 from hedgerow.markers.siv_batch import MEMORY_PER_TEXT, SivPlan
 from hedgerow.markers.token import TokenCodec, page_digest
 
 Insert = Literal[
-    "address", "base", "script", "links", "clearance", "style", "trap", "text-trap-0", "text-trap-0-end", "text-trap-1",
-    "text-trap-1-end", "text-trap-2", "text-trap-2-end", "scripted",
+    "address", "base", "script", "links", "clearance", "style", "text-style", "trap", "text-trap-0", "text-trap-0-end",
+    "text-trap-1", "text-trap-1-end", "text-trap-2", "text-trap-2-end", "scripted",
 ]  # fmt: skip
 """
 What a gap gets that is the same all over a page for one visitor: the address that the browser shows, the page's base,
 the script that hides a clean mark, the one that hides those of links, the one that obtains a clearance, the style of
-hidden links, the start of such a link without text, and start and end of one with text, in three forms. "scripted" adds
-nothing: it says that a script owns the page.
+hidden links, that of a page where all of them have text, the start of such a link without text, and start and end of
+one with text, in three forms. "scripted" adds nothing: it says that a script owns the page.
 """
 Gap = Literal["", "token", "mark"] | Insert
 Segment = tuple[bytes, Gap, bytes]
@@ -49,8 +49,6 @@ _WIDGET = re.compile(
     rb"data-(?:bs-)?(?:toggle|target|slide|parent|dismiss|ride)|role\s*=\s*[\"']?(?:tab|button)|aria-controls",
     re.IGNORECASE,
 )
-# A tag that holds nothing but its target, as most do, begins so and ends with the target.
-_PLAIN_START = b"<a href="
 _LEAKY = frozenset({b"unsafe-url", b"always", b"no-referrer-when-downgrade", b"origin-when-crossorigin", b"default"})
 # Leads to the same target from every page.
 _ABSOLUTE = re.compile(rb"\s*(?:[/\\]|https?:[/\\]{2})", re.IGNORECASE)
@@ -60,6 +58,8 @@ _AUTHORITY = frozenset({b"/", b"\\"})
 _FRAGMENT = frozenset({b"#", b""})
 # The findings before which a page has not named its base, and those after which links become something else.
 _AFTER_BASE = frozenset({"base", "head-end", "after-link", "body-end"})
+_LINKS = frozenset({"plain-link", "link"})
+_PLACES = frozenset({"after-link", "head-end", "body-end"})
 _CHANGES_LINKS = frozenset({"base", "scripted"})
 _USUAL_LENGTH = 15
 _LITERAL_END: Segment = (b"", "", b"")
@@ -72,13 +72,14 @@ _TEXT_TRAP_ENDS = frozenset(end for _, end in _TEXT_TRAPS)
 # In place of what the mark of a hidden link seals, until its target is chosen.
 _HIDDEN = KIND_CODES["trap"]
 _MANY = 8
+_NEAR = 6
 _FILLED_AT_ONCE = 1000
 """Links, each with a token or a mark, in one step of rewriting."""
 _MOST_AT_ONCE = 1_000
 # A server can do other work in between. Of a page of 19,000 links such a piece takes 4 ms.
 _SCANNED_AT_ONCE = 65_536
 _CUT_AT_ONCE = 500
-# Most links are followed by a place for a hidden one.
+# With "links" each link may be followed by a place for a hidden one.
 _FINDINGS_PER_LINK = 2
 # Among which there are enough links whose text can be used.
 _FINDINGS_FOR_TEXTS = 64
@@ -231,6 +232,15 @@ def _segments(link: Link) -> Sequence[Segment]:
     return (link[0], gap, link[1]), (link[2], "", b"")
 
 
+def _steps(placement: Placement | None, every: int) -> Iterator[int]:
+    """Yield how many places for a hidden link there are from one that is used to the next."""
+    # The first place also says that no base of the page follows.
+    yield 1
+    if placement in {"links", "spread"}:
+        for number in count():
+            yield every << (number // 4 if placement == "spread" else 0)
+
+
 def _role(data: bytes, start: int, end: int) -> LinkRole:
     """Return the role of the link whose target stands from *start* to *end*."""
     return link_role(data[data.rfind(b"<", 0, start) : start], data[end : data.find(b">", end)])
@@ -278,13 +288,14 @@ class PageRewriter:
         """Whether a script owns the page, as far as it has been fed."""
         self.is_stopped = False
         """Whether what follows stays as it is. Of a page that is fed at once nothing has been changed then."""
-        self._findings_left = _FINDINGS_PER_LINK * most_links
+        self._findings_left = most_links
         self._depth = 0
         self._rules = rules
         self._prefix = prefix
         self._cache = cache
         self._is_fragment = False
         self._placement: Placement | None = None
+        self._every = 0
         self._has_texts = False
         self._inserts: dict[Insert, bytes] = {"address": shown_at, "script": b"", "links": b"", "clearance": b""}
         if self.needs_base:
@@ -299,14 +310,17 @@ class PageRewriter:
         every: int,
         *,
         wrappers: Sequence[tuple[bytes, bytes]] | None = None,
+        text_style: bytes | None = None,
     ) -> None:
         """
         Add hidden links to the page: *style* stands before the first, and each begins with *link_start*.
 
         If there are *wrappers*, hidden links have text where no script will read it. They begin and end as the first
-        and the second of these by turns, and instead of the first as the third where the page has no scripts.
+        and the second of these by turns, and instead of the first as the third where the page has no scripts. If all
+        have text, *text_style* may take the place of *style*.
         """
         self._inserts["style"] = style
+        self._inserts["text-style"] = style if text_style is None else text_style
         self._inserts["trap"] = link_start
         if wrappers is not None:
             self._has_texts = True
@@ -314,6 +328,8 @@ class PageRewriter:
                 self._inserts[start], self._inserts[end] = before, after
         self._placement = placement
         self._every = every
+        if placement == "links":
+            self._findings_left *= _FINDINGS_PER_LINK
 
     def remove_bait(self) -> None:
         """Add no hidden links after all. Nothing may have been fed yet."""
@@ -369,8 +385,8 @@ class PageRewriter:
         if self._scanner is None and final:
             return (yield from self._feed_whole(data))
         if self._scanner is None:
+            self._scanner = Scanner(_steps(self._placement, self._every))
             self._begin()
-            self._scanner = Scanner()
             # Until the page has named a base of its own, or has not; a page that needs none does not wait.
             self._waiting: list[tuple[bytes, list[Finding]]] | None = [] if self.needs_base else None
             self._waiting_size = 0
@@ -483,7 +499,7 @@ class PageRewriter:
 
     def _scanning(self, page: bytes) -> Generator[None, None, list[Finding]]:
         """Scan a whole page in pieces, and return all findings, or some more than are allowed."""
-        scanner = Scanner()
+        scanner = Scanner(_steps(self._placement, self._every))
         findings: list[Finding] = []
         at = 0
         for start in range(0, len(page) or 1, _SCANNED_AT_ONCE):
@@ -520,7 +536,7 @@ class PageRewriter:
         self._shape: LinkShape = (b"", CLEAN) if self._rules.is_clean else (self._prefix, _USUAL_LENGTH)
         # Targets of links with a clean mark, in their order, and of hidden links: no target is of both.
         self._targets: dict[bytes, None] = {}
-        self._hidden_targets: set[bytes] = set()
+        self._hidden_targets = HiddenTargets(self.location.target, more_follow=self._scanner is not None)
         # A link to the page itself has no clean mark: scripts know by it where they are, and it leads nowhere new.
         target = self.location.target
         stays = not self._is_fragment and not self._rules.closes_pages
@@ -530,11 +546,11 @@ class PageRewriter:
         self._sequence: dict[LinkRole, bytes] = {}
         self._is_styled = False
         self._hidden_links = 0
+        # For each hidden link whose target is not chosen yet, whether it is written relative to the page.
+        self._aimless: list[bool] = []
         # Texts of links, and the last bytes of the page, so far.
         self._texts: Sequence[bytes] = ()
         self._before = b""
-        # The next hidden link stands after the link with which this would be 0; never, where it is 0 already.
-        self._until_next = 1 if self._placement in {"spread", "links"} else 0
 
     def _cutting(  # noqa: C901, PLR0912, PLR0915 - the loop of every page
         self, data: bytes, findings: Sequence[Finding], *, has_base: bool = False
@@ -549,45 +565,45 @@ class PageRewriter:
         # What follows the last change and belongs before the next literal.
         behind = b""
         position = 0
-        known, until_next, own = self._known, self._until_next, self._own
-        is_elsewhere, hidden, sequence = self._is_elsewhere, self._hidden_targets, self._sequence
+        known, own = self._known, self._own
+        is_elsewhere, hidden, sequence = self._is_elsewhere, self._hidden_targets.chosen, self._sequence
         parts, marks, marked = skeleton.parts, skeleton.marks, skeleton.marked
         self._may_run_scripts = self._scanner is not None or b"<script" in data or b"<script" in data.lower()
         for first in range(0, len(findings), _CUT_AT_ONCE):
             yield
             for index, (start, end, kind, text) in enumerate(findings[first : first + _CUT_AT_ONCE], first):
-                if kind == "link":
+                if kind in _LINKS:
                     # A path is known by itself.
                     link = known.get(text) if not is_elsewhere else None
                     if link is None:
                         link = self._find_link(text, findings, index)
                     if link and link[1] != own:
                         opening, sealed, closing, shape = link
-                        is_plain = data[end : end + 1] == b">" and data[start - 8 : start] == _PLAIN_START
-                        role = "" if is_plain else _role(data, start, end)
+                        role = "" if kind == "plain-link" else _role(data, start, end)
                         if role == "download" or (hidden and sealed[1:] in hidden):
                             # The browser saves it, or it came too late for a hidden link to avoid its target.
                             continue
                         if role or sequence:
                             sealed = self._in_sequence(sealed, role)
                         self._shape = shape
-                        parts += (behind + data[position:start] + opening, b"")
+                        parts.append(behind + data[position:start] + opening)
                         if shape[1] == CLEAN:
-                            marks.append(len(parts) - 1)
+                            marks.append(len(parts))
                             marked.append(sealed)
                         else:
-                            skeleton.tokens.append(len(parts) - 1)
+                            skeleton.tokens.append(len(parts))
                             skeleton.contents.append(sealed)
+                        parts.append(b"")
                         behind, position = closing, end
                         continue
                     change = self._fragment_link(data, start, text) if link is None else ()
-                elif kind == "after-link" and until_next != 1:
-                    until_next -= 1
+                elif kind in _PLACES:
+                    behind = self._fill_place(skeleton, behind + data[position:start], data, start, kind, text)
+                    position = start
                     continue
                 elif start == end:
-                    self._until_next = until_next
-                    change = self._addition(data, start, kind, text) if kind != "head-start" or not has_base else ()
-                    known, until_next = self._known, self._until_next
+                    change = self._addition(kind, text) if kind != "head-start" or not has_base else ()
+                    known = self._known
                 else:
                     change = self._new_value(kind, text)
                     is_elsewhere = self._is_elsewhere
@@ -598,10 +614,9 @@ class PageRewriter:
                     skeleton.add(before + literal, gap, sealed)
                     before = b""
                 behind, position = before + change[-1][0], end
-        self._until_next = until_next
         skeleton.parts.append(behind + data[position:])
         yield
-        if _HIDDEN in skeleton.marked:
+        if self._aimless:
             self._aim_hidden_links(skeleton)
         if self._has_texts:
             self._add_texts(skeleton, data, findings)
@@ -629,29 +644,36 @@ class PageRewriter:
     def _aim_hidden_links(self, skeleton: Skeleton) -> None:
         """Choose the targets of hidden links with a clean mark, now that those of all other links are known."""
         marked = skeleton.marked
-        self._targets |= dict.fromkeys([sealed[1:] for sealed in marked])
-        self._targets.pop(_HIDDEN[1:])
-        targets = hidden_targets(self.location.target, self._targets, more_follow=self._scanner is not None)
+        links = [sealed[1:] for sealed in marked if sealed is not _HIDDEN]
+        earlier = list(islice(reversed(self._targets), _NEAR)) if not links else []
+        self._targets |= dict.fromkeys(links)
+        choose, parts, index = self._hidden_targets.choose, skeleton.parts, marked.index
         number = 0
-        for _ in range(marked.count(_HIDDEN)):
-            number = marked.index(_HIDDEN, number)
-            target = next(target for target in targets if target not in self._hidden_targets)
-            self._hidden_targets.add(target)
+        for before, is_relative in enumerate(self._aimless):
+            number = index(_HIDDEN, number)
+            last = max(number - before, 1)
+            target = choose(self._targets, links[max(0, last - _NEAR) : last] or earlier)
             marked[number] = _HIDDEN + target
-            skeleton.parts[skeleton.marks[number] - 1] += quoted(readable_address(target))[1:-1]
+            address = readable_address(as_name(target, self._base) if is_relative else target)
+            parts[skeleton.marks[number] - 1] += quoted(address)[1:-1]
+        self._aimless.clear()
 
     def _add_texts(self, skeleton: Skeleton, data: bytes, findings: Sequence[Finding]) -> None:
         """Give hidden links a text, now that the texts of all other links are known."""
         self._before = (self._before + data[-WINDOW:])[-WINDOW:]
         some = findings[:: len(findings) // _FINDINGS_FOR_TEXTS + 1]
-        self._texts = add_link_texts(self._texts, data, [finding[1] for finding in some if finding[2] == "link"])
+        self._texts = add_link_texts(self._texts, data, [finding[1] for finding in some if finding[2] in _LINKS])
         places = [at - 1 for at, name in skeleton.inserts if name in _TEXT_TRAP_ENDS]
-        texts = hidden_texts(b"%d %b" % (self._hidden_links, self.location.target), self._texts)
+        size = len(skeleton.parts)
+        page = b"%d %b" % (self._hidden_links, self.location.target)
+        texts = hidden_texts(page, self._texts, [at / size for at in places])
         for at, text in zip(places, texts, strict=False):
             skeleton.parts[at] += text
+        if self._scanner is None and all(name != "trap" for _, name in skeleton.inserts):
+            skeleton.inserts = [(at, "text-style" if name == "style" else name) for at, name in skeleton.inserts]
 
-    def _addition(self, data: bytes, start: int, kind: FindingKind, text: bytes) -> Sequence[Segment]:
-        """Return what is added to the page where something can be added."""
+    def _addition(self, kind: FindingKind, text: bytes) -> Sequence[Segment]:
+        """Return what is added to the page in a form, at the start of its head, and where a script owns it."""
         if kind == "form-fields":
             return self._form_field(text)
         if kind == "form-action":
@@ -662,46 +684,61 @@ class PageRewriter:
             script: tuple[Segment, ...] = ((b"", "script", b""),) if "clean" in self._rules.modes else ()
             base: tuple[Segment, ...] = ((b"", "base", b""),) if self.needs_base else ()
             return (*script, *base, _LITERAL_END) if script or base else ()
-        if kind == "scripted":
-            self._is_script_page, self._known = True, self._rules.known_links_of_scripts
-            return (b"", "scripted", b""), _LITERAL_END
-        scripts: tuple[Segment, ...] = ()
+        self._is_script_page, self._known = True, self._rules.known_links_of_scripts
+        return (b"", "scripted", b""), _LITERAL_END
+
+    def _fill_place(
+        self, skeleton: Skeleton, before: bytes, data: bytes, start: int, kind: FindingKind, text: bytes
+    ) -> bytes:
+        """
+        Add what belongs after a link or at the end of head or body, behind the literal *before*.
+
+        Returns what belongs before the next literal.
+        """
+        hides = self._placement is not None and self._hidden_links < _MOST_HIDDEN_LINKS
+        if kind == "after-link" and self._placement == "end":
+            hides = False
+        if hides and not self._is_styled:
+            self._is_styled = True
+            skeleton.add(before, "style", b"")
+            before = b""
         if kind == "body-end" and not self._is_fragment:
-            scripts = ((b"", "clearance", b""),)
+            skeleton.add(before, "clearance", b"")
+            before = b""
             if text and "clean" in self._rules.modes:
-                scripts += ((b"", "links", b""),)
-        if self._placement is None or self._hidden_links == _MOST_HIDDEN_LINKS:
-            return (*scripts, _LITERAL_END) if scripts else ()
-        style: tuple[Segment, ...] = () if self._is_styled else ((b"", "style", b""),)
-        self._is_styled = True
-        if kind == "head-end":
-            return (*style, _LITERAL_END)
+                skeleton.add(before, "links", b"")
+        if not hides or kind == "head-end":
+            return before
         self._hidden_links += 1
-        if kind == "after-link":
-            doublings = (self._hidden_links - 1) // 4 if self._placement == "spread" else 0
-            self._until_next = self._every << doublings
         has_text = self._has_texts and (
             kind == "body-end"
             or not self._may_run_scripts
             or may_have_text((self._before + data[max(0, start - WINDOW) : start])[-WINDOW:])
         )
-        return (*style, *scripts, *self._hidden_link(has_text=has_text))
+        return self._hide(skeleton, before, has_text=has_text)
 
-    def _hidden_link(self, *, has_text: bool) -> Sequence[Segment]:
-        """Return a link that looks like the one before it: as long, and in readable mode with that one's address."""
+    def _hide(self, skeleton: Skeleton, before: bytes, *, has_text: bool) -> bytes:
+        """
+        Add a link that looks like the one before it: as long, and in readable mode with that one's address.
+
+        Its text, and its address if it has a clean mark, are written when those of all other links are known.
+        """
         address, length = self._shape
+        opening: Insert = "trap"
+        if has_text:
+            one = 0 if self._may_run_scripts else 2
+            opening, closing = _TEXT_TRAPS[one if self._hidden_links % 2 else 1]
+        skeleton.add(before, opening, b"")
         if length == CLEAN:
-            # Its address is written when the targets of all other links are known.
-            target: Segment = (b"", "mark", _HIDDEN)
+            self._aimless.append(bool(address))
+            skeleton.add(b"", "mark", _HIDDEN)
         else:
             sealed = KIND_CODES["trap"] + self._hidden_links.to_bytes(2, "big").ljust(length, b"\0")
-            target = (address, "token", sealed)
-        if has_text:
-            # Its text is written when those of all other links are known.
-            one = 0 if self._may_run_scripts else 2
-            start, end = _TEXT_TRAPS[one if self._hidden_links % 2 else 1]
-            return (b"", start, b""), target, (b'">', end, b""), _LITERAL_END
-        return (b"", "trap", b""), target, (b'"></a>', "", b"")
+            skeleton.add(address, "token", sealed)
+        if not has_text:
+            return b'"></a>'
+        skeleton.add(b'">', closing, b"")
+        return b""
 
     def _fragment_link(self, data: bytes, start: int, text: bytes) -> Sequence[Segment]:
         """Return what a link within the page becomes: it leads to the address that the browser shows."""
@@ -739,7 +776,7 @@ class PageRewriter:
         """Work out unknown links of *findings*, many at once, but only up to where links become something else."""
         missing: dict[bytes | tuple[bytes, bytes], bytes] = {}
         for _, _, kind, text in findings:
-            if kind == "link" and text[:1] not in _FRAGMENT and (key := self._key(text)) not in self._known:
+            if kind in _LINKS and text[:1] not in _FRAGMENT and (key := self._key(text)) not in self._known:
                 missing[key] = text
             if kind in _CHANGES_LINKS or len(missing) >= _MOST_AT_ONCE:
                 break
@@ -788,7 +825,9 @@ class PageRewriter:
             return ()
         code = KIND_CODES["frame" if kind == "frame" else "page"]
         opening, closing = quoted(lead + parts[0])[:-1], quoted(parts[1])[1:]
-        return opening, code + without_marks(target), closing, (b"", CLEAN)
+        # A hidden link behind it is written in the same way: by its path, or relative to the page.
+        way = b"" if _ABSOLUTE.match(text) else b"."
+        return opening, code + without_marks(target), closing, (way, CLEAN)
 
     def _link(
         self, kind: FindingKind, target: bytes, fragment: bytes, text: bytes, mode: Mode, digest: bytes, lead: bytes
@@ -858,7 +897,7 @@ class PageRewriter:
         inner._is_fragment, inner._depth = self._is_fragment, self._depth + 1
         inner._begin()
         inner._is_elsewhere, inner._relative_to = self._is_elsewhere, self._relative_to
-        findings = [finding for finding in Scanner().feed(text, final=True)[1] if finding[0] != finding[1]]
+        findings = [finding for finding in Scanner(iter(())).feed(text, final=True)[1] if finding[0] != finding[1]]
         segments = list(_result(inner._cutting(text, findings)).segments())
         if len(segments) == 1:
             return ()

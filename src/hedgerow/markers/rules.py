@@ -19,8 +19,8 @@ ever further apart, because a page of a thousand links needs no hundred traps. "
 """
 LinkShape = tuple[bytes, int]
 """
-How a hidden link imitates the link before it: the start of its address, and how many bytes its token seals; CLEAN where
-it has a clean mark.
+How a hidden link imitates the link before it: the start of its address, and how many bytes its token seals. CLEAN where
+it has a clean mark; then the start is "." if the link is written relative to the page, and else empty.
 """
 CLEAN = -1
 Link = tuple[bytes, bytes, bytes, LinkShape] | tuple[()]

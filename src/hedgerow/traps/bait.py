@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 _LETTERS = bytes(b"bcdfghjklmnpqrstvwxzbcdfghjklmnpqrstvwxz"[n % 40] for n in range(256))
 _NAME_LENGTH = 7
+_HIDES = b"{display:none!important}"
 # Names of a link to share the page, which reader view drops.
 _CLASSES = (b"share-%b", b"share_%b", b"%b-share", b"%b_share")
 # What stands before the address of a hidden link with text, and after its text. Reader view drops each before it weighs
@@ -74,15 +75,21 @@ class Bait:
         """The text before the address of a hidden link without text."""
         self.wrappers: Wrappers | None = None
         """For hidden links with text; None if there are none."""
+        text_selector = b""
         if has_text:
             name = names[_NAME_LENGTH : 2 * _NAME_LENGTH]
-            selectors += b",.%b.%b" % (name, name)
+            text_selector = b".%b.%b" % (name, name)
+            selectors += b"," + text_selector
             groups = (_UNSCRIPTED if has_policy else _STYLED, _HIDDEN, _DIALOGS)
             chosen = (group[digest[-2] % len(group)] for group in groups)
             self.wrappers = Wrappers(*((before % name, after) for before, after in chosen))
-        self._rule = selectors + b"{display:none!important}"
+        self._rule = selectors + _HIDES
         self.style = b"<style>" + self._rule + b"</style>"
         """The style element, once before the first link."""
+        self.text_style = (
+            b"<style>" + text_selector + _HIDES + b"</style>" if has_text and not has_policy else self.style
+        )
+        """The same, shorter, for a page all of whose hidden links have text. A policy of the page allows only one."""
 
     def style_hash(self) -> bytes:
         """Return the source that a content security policy must allow, such as `'sha256-...'`."""

@@ -434,7 +434,10 @@ class ResponseRewriter:
             has_policy = any(name.lower() in POLICIES for name, _ in headers)
             has_text = self._may_have_text_bait()
             bait = Bait(page.issued_to, page.parent, has_text=has_text, has_policy=has_policy)
-            page.add_bait(bait.style, bait.link_start, traps.placement, traps.every, wrappers=bait.wrappers)
+            page.add_bait(
+                bait.style, bait.link_start, traps.placement, traps.every, wrappers=bait.wrappers,
+                text_style=bait.text_style,
+            )  # fmt: skip
         self._headers = self._page_headers(page, headers, bait, self._add_scripts(page, headers))
         self._add_page_script(page)
         self._content_type = header(headers, b"content-type")

@@ -141,7 +141,9 @@ FUZZED = {
 # ---- Three readers
 
 
-_OURS = {"link": "page", "form-post": "form", "form-get": "form", "frame": "frame", "base": "base"}
+_OURS = {
+    "link": "page", "plain-link": "page", "form-post": "form", "form-get": "form", "frame": "frame", "base": "base",
+}  # fmt: skip
 _THEIRS = {
     "a": ("href", "page"),
     "area": ("href", "page"),

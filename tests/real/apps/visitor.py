@@ -316,7 +316,7 @@ def marker_of(url: str) -> str | None:
     where = urlsplit(url)
     if re.fullmatch(r"/~[\w-]{40,}", where.path):
         return "opaque"
-    mark = re.search(r"(?:^|&)(?:~|%7E)=[\w-]{40,}(\.[\w-]{5})?", where.query)
+    mark = re.search(r"(?:^|&)(?:~|%7E)=(?:[\w-]{40,}|[\w-]{23}(\.[\w-]{4}))", where.query)
     return None if mark is None else "clean" if mark[1] else "readable"
 
 

@@ -2,10 +2,10 @@
 Scan a page as a browser would, byte for byte: where its links are, and where a hidden link can stand.
 
 A tokenizer on compiled expressions, with the rules of the HTML standard. `_TOKEN` jumps from one relevant tag to the
-next. That is exact as long as no quoted value holds a `<` or `>`: only then could a `</a>` be anything but the end of a
-link. `_ODD` finds such values, and after one `_SKIP` walks exactly, tag by tag. Possessive quantifiers keep all of it
-linear. Fed in pieces, the scanner holds back nothing but an unfinished tag. So a page of any size passes in bounded
-memory, and the findings are the same however the page was cut.
+next. That is exact as long as every `<` begins a tag that ends at the next `>`, with no `<` or `>` in a quoted value:
+else a `</a>` could be anything but the end of a link. Where a tag is otherwise `_SKIP` walks exactly, tag by tag.
+Possessive quantifiers keep all of it linear. Fed in pieces, the scanner holds back nothing but an unfinished tag. So a
+page of any size passes in bounded memory, and the findings are the same however the page was cut.
 
 The scanner does not guess what only the tree can tell. Where an `<svg>`, `<math>` or `<select>` holds something that
 would end elsewhere outside of it, nothing is added after it.
@@ -14,14 +14,15 @@ would end elsewhere outside of it, nothing is added after it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Literal
 
 from hedgerow.markers.html.entities import attribute_text
 
 FindingKind = Literal[
     "head-start", "head-end", "after-link", "body-end", "form-action", "form-fields", "scripted",
-    "link", "form-post", "form-get", "frame", "refresh", "base", "srcdoc", "referrer",
+    "link", "plain-link", "form-post", "form-get", "frame", "refresh", "base", "srcdoc", "referrer",
 ]  # fmt: skip
 Finding = tuple[int, int, FindingKind, bytes]
 """
@@ -33,8 +34,9 @@ and in the tag of a form without an action ("form-action"; the text is its metho
 owns the page from here on: it goes by the address that the browser shows.
 
 Else the bytes from start to end are the value of an attribute with its quotes, and the text is what it means: the
-target of a link, of a form that is sent as a body ("form-post") or as a query ("form-get"), or of a frame; the content
-of a refresh; the page's base; a referrer policy of the page or of an element; or the whole page in a "srcdoc".
+target of a link (a "plain-link" is an `<a href=...>` in whose tag there is nothing else), of a form that is sent as a
+body ("form-post") or as a query ("form-get"), or of a frame; the content of a refresh; the page's base; a referrer
+policy of the page or of an element; or the whole page in a "srcdoc".
 """
 
 
@@ -98,18 +100,19 @@ def _with(tag: bytes, attribute: bytes) -> bytes:
 
 
 # The end of a link, the white space after it, and whether an end tag or another link follows; or a link with its
-# target, and also with its end where it holds only text, as most do; or any other relevant tag.
+# target, and also with its end where it holds only text; or any other relevant tag; or, as most links are, one that has
+# a target and a text and nothing else. The last comes first. Or else a "<" that begins no simple tag: one whose quoted
+# values have neither "<" nor ">" in them.
 _LINK_END = rb"(/[aA]" + _WS + rb"*+>)" + _WS + rb"*+(?:(?=(</))|(?=(<[aA][\t\n\f\r />])))?+"
 _LINK = _with(b"a", b"href") + rb"()(?:[^<]*+<" + _LINK_END + rb")?+"
+_SIMPLE = rb"[^<>\"']*+(?:(?:\"[^\"<>]*+\"|'[^'<>]*+')[^<>\"']*+)*+>"
+_PLAIN_LINK = rb"a href=\"([^\"<>&]++)\">[^<]*+<" + _LINK_END
 _TOKEN = re.compile(
-    rb"<" + _MAY_BE_RELEVANT + _NEVER_RELEVANT + rb"(?:" + _LINK_END + rb"|" + _LINK + rb"|" + _RELEVANT + rb")"
-)
-_END_OF_LINK, _CLOSES, _LINK_NEXT, _TARGET, _OPENED, _END_OF_WHOLE = 1, 2, 3, 4, 5, 6
-# A value with a "<" or a ">" in it, or what may be a referrer policy (see `_OWN_POLICY`). Most pages have neither.
-_ODD = re.compile(
-    rb"=(?:(?<=[yY\t\n\f\r ]=)(?:(?<=[cC][yY]=)|(?<=[cC][yY]" + _WS + rb"=)|(?<=" + _WS + _WS + rb"=))|"
-    + _WS + rb"*+(?:\"[^\"<>]*+[<>]|'[^'<>]*+[<>]))"
+    rb"<(?:" + _MAY_BE_RELEVANT + _NEVER_RELEVANT
+    + rb"(?:" + _PLAIN_LINK + rb"|" + _LINK_END + rb"|" + _LINK + rb"|" + _RELEVANT + rb")|(?!" + _SIMPLE + rb"))"
 )  # fmt: skip
+_PLAIN_TARGET, _END_OF_PLAIN, _PLAIN_CLOSES, _PLAIN_NEXT = 1, 2, 3, 4
+_END_OF_LINK, _CLOSES, _LINK_NEXT, _TARGET, _OPENED, _END_OF_WHOLE = 5, 6, 7, 8, 9, 10
 _SKIP = re.compile(
     rb"(?:[^<]++|<(?=[^a-zA-Z/!?])|<(?!" + _RELEVANT + rb")/?(?=[a-zA-Z])" + _REST + rb"|</(?:[^a-zA-Z>][^>]*+)?+>)*+"
 )
@@ -194,9 +197,16 @@ _NO_VALUE = (0, 0, b"")
 
 
 class Scanner:
-    """Scans one page: `feed` takes its bytes and returns those that are settled, and the findings in them."""
+    """
+    Scans one page: `feed` takes its bytes and returns those that are settled, and the findings in them.
 
-    def __init__(self) -> None:
+    *steps* say after which links something is to be added: after as many places for it as the first says, after as many
+    more as the second, and so on. Most places are of no use to who adds little.
+    """
+
+    def __init__(self, steps: Iterator[int] | None = None) -> None:
+        self._steps = steps if steps is not None else repeat(1)
+        self._until_next = next(self._steps, 0)
         self._held: list[bytes] = []
         self._held_size = 0
         # Whether the held bytes cannot be settled before a ">" comes.
@@ -240,10 +250,10 @@ class Scanner:
             self._held.append(data)
             self._held_size = len(data)
             return b"", []
-        odd = _ODD.search(data)
-        has_policy = odd is not None and any(name in data for name in _POLICY_SPELT)
+        may_have_policy = b"olicy" in data or b"OLICY" in data
+        has_policy = may_have_policy and any(name in data for name in _POLICY_SPELT)
         raw_text: list[tuple[int, int]] | None = [] if has_policy else None
-        settled = self._scan(data, findings, odd, raw_text, final=final)
+        settled = self._scan(data, findings, raw_text, final=final)
         if raw_text is not None:
             _note_policies(data, settled, raw_text, findings)
         self._blank = self._blank and not data.strip()
@@ -274,11 +284,10 @@ class Scanner:
         findings.append((at, at, "head-start", b""))
         return True
 
-    def _scan(  # noqa: C901, PLR0912 - the loop of every page
+    def _scan(  # noqa: C901, PLR0912, PLR0915 - the loop of every page
         self,
         data: bytes,
         findings: list[Finding],
-        odd: re.Match[bytes] | None,
         raw_text: list[tuple[int, int]] | None,
         *,
         final: bool,
@@ -286,10 +295,10 @@ class Scanner:
         """
         Add what is found in *data* to *findings*; return up to where it is settled.
 
-        *odd* is the first match of `_ODD`. *raw_text* gets the ranges that are no markup.
+        *raw_text* gets the ranges that are no markup.
         """
         position = 0
-        find, rfind, add, length = data.find, data.rfind, findings.append, len(data)
+        add, length = findings.append, len(data)
         while True:
             if self._inside is not None:
                 begin, position = position, self._leave_raw(data, position)
@@ -297,46 +306,56 @@ class Scanner:
                     raw_text.append((begin, position))
                 if self._inside is not None:
                     return position
-            if odd is not None and odd.start() < position:
-                odd = _ODD.search(data, position)
-            odd_at = odd.start() if odd is not None else length
             is_excluded = self._is_excluded
             at = length
+            until_next, in_row = self._until_next, self._in_row
+            last: re.Match[bytes] | None = None
+            ends = 0
             # From link to link, up to anything else.
             for token in _TOKEN.finditer(data, position):
                 at, group = token.start(), token.lastindex
-                tag = rfind(b"<", position, at)
-                if group is None or odd_at < at or (tag >= 0 and find(b">", tag, at) < 0):
+                if group is None:
                     break
-                if group >= _OPENED:
+                if group < _END_OF_LINK:
+                    start, end = token.span(_PLAIN_TARGET)
+                    add((start - 1, end + 1, "plain-link", data[start:end]))
+                    group += _END_OF_LINK - _END_OF_PLAIN
+                    last, ends = token, _END_OF_PLAIN
+                elif group >= _OPENED:
                     start, end = token.span(_TARGET)
                     if start < end:
                         raw = data[start + 1 : end - 1] if data[start] in _QUOTES else data[start:end]
-                        add((start, end, "link", attribute_text(raw) if b"&" in raw else raw))
-                    group -= _OPENED
-                    if not group:
-                        position = token.end()
+                        is_plain = data[at:start] == b"<a href=" and data.startswith(b">", end)
+                        kind: FindingKind = "plain-link" if is_plain else "link"
+                        add((start, end, kind, attribute_text(raw) if b"&" in raw else raw))
+                    group -= _OPENED - _END_OF_LINK + 1
+                    if group < _END_OF_LINK:
+                        last, ends = token, 0
                         continue
-                    position = token.end(_END_OF_WHOLE)
+                    last, ends = token, _END_OF_WHOLE
                 else:
-                    position = token.end(_END_OF_LINK)
+                    last, ends = token, _END_OF_LINK
                 if group == _END_OF_LINK and not final and length - token.end() < _LOOK_AHEAD:
                     self._unfinished = False
-                    return rfind(b"<", at, position)
+                    self._until_next, self._in_row = until_next, in_row
+                    return data.rfind(b"<", at, token.end(ends))
                 # Not after the last link of a row: style sheets give the last child of a row another look, such as a
                 # rounded corner, and the page would look different.
-                if not (is_excluded or (group == _CLOSES and self._in_row)):
-                    add((position, position, "after-link", b""))
-                self._in_row = group == _LINK_NEXT
+                if not (is_excluded or (in_row and group == _CLOSES)):
+                    until_next -= 1
+                    if not until_next:
+                        place = token.end(ends)
+                        add((place, place, "after-link", b""))
+                        until_next = next(self._steps, 0)
+                in_row = group == _LINK_NEXT
             else:
                 at = length
-            if odd_at < position:
-                continue
-            tag = rfind(b"<", position, at)
-            if odd_at < at or (tag >= 0 and find(b">", tag, at) < 0):
-                # Perhaps inside another tag: walk exactly.
-                skipped = _SKIP.match(data, position)
-                assert skipped is not None
+            self._until_next, self._in_row = until_next, in_row
+            if last is not None:
+                position = last.end(ends)
+            skipped = _SKIP.match(data, at)
+            assert skipped is not None
+            if skipped.end() > at:
                 at = position = skipped.end()
                 found = _TOKEN.match(data, at)
                 if found is not None and found.lastindex is not None:
