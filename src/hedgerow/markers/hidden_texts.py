@@ -24,7 +24,7 @@ _LINK_TEXT = re.compile(rb"[^>]*+>([^<\"=]{%d,%d}+)<" % (_SHORTEST, 2 * _LONGEST
 _LETTER = re.compile(rb"[A-Za-z\x80-\xff]")
 _TAG_NAME = re.compile(rb"<(/?)([A-Za-z][A-Za-z0-9-]*)")
 _MOST_TAGS = 12
-_TRIES = 3
+_TRIES = 6
 _NEAR = 4
 _INLINE = frozenset(
     b"a abbr b bdi bdo br cite data del dfn em font i img ins mark picture q s small source span strong sub sup svg"
@@ -60,24 +60,28 @@ def add_link_texts(texts: Sequence[bytes], page: bytes, target_ends: Sequence[in
 
 def hidden_texts(page: bytes, texts: Sequence[bytes], places: Iterable[float]) -> Iterator[bytes]:
     """
-    Yield a text for each of *places* in the page at *page*: the first words of one of its *texts*, from shortly before.
+    Yield a text for each of *places* in the page at *page*: the first words of one of *texts*, the last of another.
 
-    Places are parts of the page, from 0 to 1. Every visitor gets the same. A text of the page itself is used only where
-    its texts have single words. Without *texts* there are none.
+    Both are from shortly before the place. Places are parts of the page, from 0 to 1. Every visitor gets the same. A
+    text of the page itself is used only where its texts have single words. Without *texts* there are none.
 
-    >>> list(hidden_texts(b"/index.html", [b"Plant all hedges", b"Cut old trees"], [0, 0.9]))
-    [b'Plant all', b'Cut old']
+    >>> list(hidden_texts(b"/index.html", [b"Plant hedges", b"Cut trees"], [0.9]))
+    [b'Plant trees']
     """
-    if not texts:
-        return
     words = [text.split(b" ") for text in texts]
-    shorts = [b" ".join(some[: (len(some) + 1) // 2]) for some in words]
+    firsts = [b" ".join(some[: (len(some) + 1) // 2]) for some in words]
+    lasts = [b" ".join(some[(len(some) + 1) // 2 :]) for some in words]
     used = set(texts)
     numbers = numbers_of(page)
-    for place in places:
-        last = int(place * len(texts))
-        near = [shorts[max(0, last - next(numbers) % _NEAR)] for _ in range(_TRIES)]
-        text = next((one for one in (*near, *shorts) if one not in used), near[0])
+    for place in places if texts else ():
+        last = int(place * len(texts)) + 1
+        text = b""
+        for distance in range(_NEAR, _NEAR + _TRIES):
+            # Further away with each try.
+            one, other = ((last - next(numbers) % distance) % len(texts) for _ in range(2))
+            text = firsts[one] + (b" " + lasts[other] if lasts[other] else b"")
+            if text not in used:
+                break
         used.add(text)
         yield text
 
