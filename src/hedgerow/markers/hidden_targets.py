@@ -48,12 +48,16 @@ class HiddenTargets:
         if not self._leads:
             self._find_leads(linked)
         start, named, extension = self._leads[len(chosen) % _LEADS]
+        some: Sequence[bytes] = ()
         for number in count(1):
             if near and number <= _NEAR_TRIES:
                 its_start, rest = _split(near[(next(numbers) + number) % len(near)])
                 if its_start == start and self._is_mixed and number < _NEAR_TRIES:
                     continue
                 target = (start if its_start != start and self._is_mixed else named) + rest
+            elif linked and number <= _MOST_TRIES:
+                some = some or [*linked]
+                target = named + _split(some[next(numbers) % len(some)])[1]
             elif number <= _MOST_TRIES:
                 target = named + _NAMES[next(numbers) % len(_NAMES)] + extension
             else:
