@@ -140,6 +140,8 @@ def test_while_redis_hangs_or_is_gone_the_site_is_up_and_what_was_blocked_stays_
 def test_what_is_decided_at_one_while_redis_is_away_holds_at_both_when_it_is_back(gates, redis):
     first, second = gates.both
     gates.forgive()
+    # A gate hears of that from Redis with its next request.
+    wait_for("forgiven", lambda: ask(first) == ask(second) == 200)
     redis.kill(signal.SIGSTOP)
     try:
         while ask(first) == 200:
