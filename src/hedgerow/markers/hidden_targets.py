@@ -30,8 +30,9 @@ class HiddenTargets:
     If *more_follow*, links may come that are not known yet: then targets are names that hardly any page links to.
 
     >>> linked = [b"/docs/a.html", b"/blog/b.html"]
-    >>> HiddenTargets(b"/start").choose(linked, linked) in {b"/docs/b.html", b"/blog/a.html"}
-    True
+    >>> targets = HiddenTargets(b"/start")
+    >>> [targets.choose(linked, linked) for _ in range(3)]
+    [b'/blog/b-b.html', b'/blog/b-a.html', b'/blog/a.html']
     """
 
     def __init__(self, page: bytes, *, more_follow: bool = False) -> None:
