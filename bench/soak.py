@@ -39,6 +39,8 @@ WARM_UP = int(os.environ.get("WARM_UP", "100000"))
 WARM_RATE = float(os.environ.get("WARM_RATE", "200"))
 MOST_AT_ONCE = 300
 VISITORS = 1500
+GUESSERS = 150
+"""Others, who give wrong answers to challenges: these are refused after some of them, and readers shall not be."""
 EVERY = 5.0
 GOAL = 1.0
 """MB per hour."""
@@ -91,10 +93,12 @@ class Traffic:
         await asyncio.gather(*asked)
 
     async def _one(self) -> None:
-        visitor = self._random.randrange(VISITORS)
-        address = f"{20 + visitor % 150}.{visitor // 10}.{visitor % 7}.{1 + visitor % 250}"
         self._number += 1
         number, kind = self._number, self._random.randrange(HUNDREDTHS)
+        visitor = self._random.randrange(VISITORS)
+        if 15 <= kind < 18:
+            visitor = VISITORS + visitor % GUESSERS
+        address = f"{20 + visitor % 150}.{visitor // 10}.{visitor % 7}.{1 + visitor % 250}"
         word = "".join(self._random.choices("abcdef", k=2))
         # The number of a request is in its referrer, so that pages have no more addresses than on a usual site.
         own = f"Host: soak.example\r\nX-Forwarded-For: {address}\r\nReferer: http://soak.example/?soak={number}\r\n"

@@ -319,7 +319,9 @@ def test_explain_an_unknown_reference_is_one_line(run, tmp_path, reference):
     assert "is not in the ledger" in one_line(err)
 
 
-def test_explain_without_a_ledger_is_one_line(run, tmp_path):
+def test_explain_without_a_ledger_is_one_line(run, tmp_path, monkeypatch):
+    # Other tests may have run something where the state is by default.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     status, _, err = run("explain", "7F3A-91C2")
     assert status == 1
     assert "no Hedgerow has run with the directory" in one_line(err)

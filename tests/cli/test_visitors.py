@@ -91,7 +91,7 @@ def test_the_reasons_of_one_visitor_are_given_in_words(run, site):
     assert eventually(lambda: len(shown(run)) == 1)
     out = run("show", "clearance:ab")[1]
     assert "webdriver: The browser says that a program drives it." in out
-    assert "driven-browser: Two or more of the signs" in out
+    assert "driven-browser: The browser seems to be driven by a program." in out
     assert [reason["times"] for reason in shown(run)[0]["reasons"]] == [1, 1]
 
 

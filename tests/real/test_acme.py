@@ -101,8 +101,10 @@ def test_a_certificate_is_obtained_kept_and_renewed(
     state = {"HEDGEROW__DIRECTORY": str(tmp_path / "state")}
     options = ["--workers", str(workers)]
     server = protect(shop.url, options=options, settings=settings_for(pebble), environment=state)
-    wait_for("the certificate", lambda: is_issued(presented(server.port)), patience=60)
-    first = presented(server.port)
+    # One of two workers may have it a moment later than the other.
+    seen: list[x509.Certificate] = []
+    wait_for("the certificate", lambda: seen.append(presented(server.port)) or is_issued(seen[-1]), patience=60)
+    first = seen[-1]
     assert sorted(names_of(first)) == sorted(NAMES)
     (path,) = (tmp_path / "state" / "acme").glob("*/certificate.pem")
     files = [path, path.with_name("account.pem")]

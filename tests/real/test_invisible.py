@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urljoin
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -47,10 +48,10 @@ class Pair(NamedTuple):
     def protected(self) -> str:
         return self.hedgerow.url
 
-    def hidden_in(self, source: bytes) -> list[str]:
-        """The hidden links of a page, told by the key; they must be those that one can tell by their look."""
+    def hidden_in(self, source: bytes, target: str) -> list[str]:
+        """The hidden links of the page at *target*, told by the key; one can tell the same ones by their look."""
         links = [unescape(link.decode()) for link in re.findall(rb'href="([^"]*~[^"]*)"', source)]
-        traps = [link for link in links if self.hedgerow.is_trap(link)]
+        traps = [link for link in links if self.hedgerow.is_trap(urljoin(target, link))]
         assert traps == traps_in(source)
         return traps
 
@@ -85,10 +86,10 @@ def both(
             assert answer is not None
             assert answer.status == 200
             source = answer.body()
-            hidden = pair.hidden_in(source)
+            hidden = pair.hidden_in(source, target)
             assert (len(hidden) >= 2) == (page is protected)
             if options.get("java_script_enabled", True):
-                hidden = pair.hidden_in(_NOSCRIPT.sub(b"", source))
+                hidden = pair.hidden_in(_NOSCRIPT.sub(b"", source), target)
             assert hidden == browsing.baits(page)
         yield bare, protected, complaints
 

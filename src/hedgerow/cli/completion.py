@@ -18,7 +18,7 @@ def run(
     ],
 ) -> None:
     """
-    Print the script by which a shell completes `hedgerow`.
+    Print the script by which bash, zsh or fish completes commands and options.
 
     For bash: hedgerow completion bash > ~/.local/share/bash-completion/completions/hedgerow
 

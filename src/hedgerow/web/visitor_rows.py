@@ -15,6 +15,7 @@ from hedgerow.policy.score import explained, score_at
 from hedgerow.settings import Settings
 
 _FIELD = re.compile(r"\{[^}]*\}")
+_LAST_FIELD = re.compile(r": \{[^}]*\}\.$")
 """What a sentence of evidence says about one visit, such as the name of a page."""
 
 
@@ -104,6 +105,6 @@ def _why(score: VisitorScore, blocked_by: Block | None, people: int) -> str:
 
 
 def describe_reason(code: str, times: int = 1) -> Reason:
-    """Return a reason with the words of its evidence; what differs from visit to visit is left open."""
+    """Return a reason with the words of its evidence; what differs from visit to visit is left out or open."""
     found = registry().find_code(code)
-    return Reason(code, times, "" if found is None else _FIELD.sub("…", found[1].text))
+    return Reason(code, times, "" if found is None else _FIELD.sub("…", _LAST_FIELD.sub(".", found[1].text)))

@@ -84,7 +84,7 @@ class Complaints(msgspec.Struct, frozen=True):
 
 
 def query(context: Context, parameters: ComplaintParameters) -> Complaints:
-    found = _find(context, parameters.reference.strip()) if parameters.reference.strip() else None
+    found = _find(context, parameters.reference.strip()) if parameters.reference else None
     return Complaints(found, _counts(context))
 
 
