@@ -105,6 +105,21 @@ def test_the_page_does_not_wait_for_the_script(browser: Browser, site: Protect) 
         assert 0 < ended <= asked
 
 
+def test_the_page_is_parsed_before_its_style_sheet_arrives(browser: Browser, site: Protect) -> None:
+    """A script that is no module waits for style sheets, and the end of the page waits for the script."""
+    with tab(browser) as page:
+        page.route("**/slow.css", lambda _: None)
+        page.route(
+            "**/2.html",
+            lambda route: route.fulfill(
+                body=route.fetch().text().replace("<title>", "<link rel=stylesheet href=/slow.css><title>")
+            ),
+        )
+        page.goto(site.url + "/2.html", wait_until="domcontentloaded")
+        assert page.evaluate("document.readyState") == "interactive"
+        wait_for("the script", lambda: page.evaluate("!!document.querySelector('script[src$=\"/page.js\"]')"))
+
+
 def test_a_page_that_takes_long_to_load_does_not_keep_the_script_away(browser: Browser, site: Protect) -> None:
     with tab(browser) as page:
         page.route("**/slow.css", lambda _: None)

@@ -187,7 +187,7 @@ def test_the_script_of_a_page_is_loaded_after_it_unless_it_is_needed_at_once():
     script, attributes = b"/.hedgerow/1/page.js", b" data-signs"
     policy = (b"content-security-policy", b"script-src 'nonce-x'")
     headers, element = page_script([policy], b"a.example", b"/.hedgerow/", script, attributes, at_once=False)
-    assert element == b'<script data-src="%b" nonce="x" data-signs>%b</script>' % (script, LOADER)
+    assert element == b'<script type="module" async data-src="%b" nonce="x" data-signs>%b</script>' % (script, LOADER)
     assert headers == [(policy[0], b"script-src 'nonce-x' %b a.example/.hedgerow/" % LOADER_HASH)]
     headers, element = page_script([policy], b"a.example", b"/.hedgerow/", script, attributes, at_once=True)
     assert element == b'<script src="%b" async nonce="x" data-signs></script>' % script

@@ -189,7 +189,7 @@ def page_script(
         headers = [(name, permitting(value) if name.lower() in POLICIES else value) for name, value in headers]
     if at_once:
         return headers, b'<script src="%b" async%b></script>' % (script, attributes)
-    return headers, b'<script data-src="%b"%b>%b</script>' % (script, attributes, LOADER)
+    return headers, b'<script type="module" async data-src="%b"%b>%b</script>' % (script, attributes, LOADER)
 
 
 def private_headers(headers: Headers) -> Headers:
