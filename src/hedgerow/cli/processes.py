@@ -242,9 +242,13 @@ def _start_acme(settings: Settings, answers: Answers, site: Site) -> AcmeThread:
 
 
 def reduce_garbage_collection() -> None:
-    """Collect garbage less often: pages create no reference cycles, and collections took a tenth of the time."""
+    """
+    Collect garbage less often: pages create no reference cycles, and collections took a tenth of the time.
+
+    The oldest generation must have its turn nevertheless. Websockets are cycles, and live until they belong to it.
+    """
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(20_000, 5, 5)
 
 
 def check_listen(**options: str) -> None:

@@ -137,17 +137,20 @@ class ChallengeEndpoint:
             external = self._own.external
             provider = PROVIDERS[external.provider].with_addresses(external.script, external.verify)
             self._external = SiteVerify(provider, external.secret, external.timeout)
-        self._pools: dict[ChallengeKind, CaptchaPool[Captcha]] = {
-            kind: CaptchaPool(make, self._own.pool, name)
+        own = self._own
+        pools: dict[ChallengeKind, CaptchaPool[Captcha]] = {
+            kind: CaptchaPool(make, own.pool, name)
             for kind, make, name in (("image", make_image, "image"), ("audio", make_audio, "recording"))
             if kind in all_kinds
         }
+        self._pools = pools
         self._clearances = clearances
+        # Nothing here refers to this object: a cycle would keep its images long after a reload.
         self._challenges = Challenges(
             tokens, used_challenges,
-            seconds=lambda kind: self._own.audio_seconds if kind == "audio" else self._own.seconds,
-            puzzles=lambda kind: self._pools[kind].take(),
-            easiest=self._own.difficulty, hardest=self._own.hardest,
+            seconds=lambda kind: own.audio_seconds if kind == "audio" else own.seconds,
+            puzzles=lambda kind: pools[kind].take(),
+            easiest=own.difficulty, hardest=own.hardest,
         )  # fmt: skip
 
     def close(self) -> None:
