@@ -25,7 +25,7 @@ HOST = "http://example.org"
 _HEADERS = {name.lower(): value for name, value in CHROME.items() if name != "Connection"}
 _FORM = "application/x-www-form-urlencoded"
 _SCRIPT = {"accept": "*/*", "sec-fetch-mode": "cors", "sec-fetch-dest": "empty", "sec-fetch-site": "same-origin"}
-_PAGE_SCRIPT = re.compile(rb"<script (?:data-)?src=\"/\.hedgerow/[^\"]*/page\.js\"")
+_PAGE_SCRIPT = re.compile(rb"<script (?:type=\"module\" async )?(?:data-)?src=\"/\.hedgerow/[^\"]*/page\.js\"")
 _LINK = re.compile(rb'<a href="([^"]+)">')
 _MARK = re.compile(r"[?&]~=[\w.-]+")
 
