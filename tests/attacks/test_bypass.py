@@ -49,7 +49,8 @@ def crawl(
         crawler.client.clock.now += seconds
         target = word(number * 37 % 1000) + suffix
         own = {name: value.format(n=number % 250) if value else value for name, value in headers.items()}
-        got += b"<title>" + target.encode() + b"<" in crawler.send(target, method=method, headers=own).body
+        body = crawler.send(target, method=method, headers=own).body.replace(b"\0", b"")  # as UTF-16 has them
+        got += b"<title>" + target.encode() + b"<" in body
     return got
 
 
@@ -284,6 +285,47 @@ def test_a_page_counts_even_if_it_cannot_be_rewritten(charset, coding):
         client.clock.now += 60
         got += crawler.send(word(number)).status == 200
     assert got <= K1
+
+
+UNCHANGED = {
+    "xhtml": [(b"content-type", b"application/xhtml+xml")],
+    "coding": [HTML, (b"content-encoding", b"compress")],
+    "damaged": [HTML, (b"content-encoding", b"gzip")],
+    "charset": [(b"content-type", b"text/html; charset=utf-16")],
+    "large": [HTML],
+}
+"""Pages that are passed on as they are."""
+
+
+@pytest.mark.parametrize("claim", ["none", "xhr", "json", "script", "image", "range", "upgrade", "prefetch"])
+@pytest.mark.parametrize("page", UNCHANGED)
+def test_a_page_that_cannot_be_rewritten_counts_whatever_the_request_says_it_is_for(page, claim):
+    """CVE-2022-39957, safeline#1222: what the inspector cannot read, asked for as an image. 120 of 120 pages came."""
+
+    def react(scope):
+        body = page_at(scope["raw_path"].decode())
+        body = body.decode().encode("utf-16-le") + b"\x00\xd8" if page == "charset" else body
+        return {"chunks": (body,), "headers": UNCHANGED[page]}
+
+    app = Application(react=react)
+    limit = "[marker]\npage_bytes = 1000\n" if page == "large" else ""
+    client = Client(app, FAST + "[watch]\nenabled = false\n" + limit, silent=True)
+    assert 0 < crawl(Browser(client, scripts=False), 120, **CLAIMS[claim]) <= 2 * K1
+
+
+def test_a_reader_of_books_is_not_disturbed():
+    """The other side: a script fetches the chapters of a book, which are XHTML."""
+    xhtml = {"headers": UNCHANGED["xhtml"]}
+    app = Application(react=lambda scope: xhtml if "chapter" in scope["path"] else None)
+    client = Client(app, FAST + "[watch]\nenabled = false\n", silent=True)
+    reader = Browser(client)
+    reader.read("/")
+    reader.read("/start")
+    for number in range(80):
+        client.clock.now += 0.3
+        headers = {**SCRIPT, "referer": HOST + "/start"}
+        assert reader.send(f"/book/chapter-{number}.xhtml", headers=headers).status == 200
+    assert reader.is_undisturbed()
 
 
 def test_a_handshake_that_the_site_answers_with_a_page_gets_no_page():

@@ -249,9 +249,10 @@ class ResponseRewriter:
         if self._may_be_parts_of_page(content_type):
             return True
         if not is_html(content_type) or is_attachment(headers):
-            # XHTML is not rewritten, but counts as a page.
-            is_xhtml = content_type[: len(_XHTML)].lower() == _XHTML
-            if self.visit.kind == "page" and self.visit.method == "GET" and self.status in _SUCCESS and not is_xhtml:
+            if content_type[: len(_XHTML)].lower() == _XHTML:
+                # Not rewritten, but a page.
+                await self._count_as_page()
+            elif self.visit.kind == "page" and self.visit.method == "GET" and self.status in _SUCCESS:
                 # Only the address looked like a page's: an API, a download, git. Such visits come by the hundred.
                 await self._decide_again("asset")
             return False
@@ -337,7 +338,11 @@ class ResponseRewriter:
                 self._open(start["headers"])
             piece = b"".join([part async for part in self._rewrite(body, final=not more)])
         except _NotRewritable as outcome:
-            await self._give_up(message, start, outcome.reason)
+            if outcome.reason != "fragment":
+                await self._count_as_page()
+                self._is_over = self.is_stopped
+            if not self._is_over:
+                await self._give_up(message, start, outcome.reason)
             return
         self._held.append(body)
         if not piece and more:
