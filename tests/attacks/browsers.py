@@ -27,7 +27,10 @@ CHROME = {
     "accept-language": "en-GB,en;q=0.9",
 }
 OVER_HTTP = {name: value for name, value in CHROME.items() if not name.startswith("sec-")}
-_SCRIPT = re.compile(rb'<script (?:type="module" async )?(?:data-)?src="/\.hedgerow/[0-9a-f]{12}/page\.js"(?!(?: async)? data-signs="only")')
+_SCRIPT = re.compile(
+    rb'<script (?:type="module" async )?(?:data-)?src="/\.hedgerow/[0-9a-f]{12}/page\.js"'
+    rb'(?!(?: async)? data-signs="only")'
+)
 
 EMBEDDED = {
     "img": ("no-cors", "image", "image/avif,image/webp,*/*;q=0.8"),

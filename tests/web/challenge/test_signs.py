@@ -12,7 +12,9 @@ from hedgerow.core.state import CLEARANCE
 
 from .test_silent import FAST, HEADERS, Browser
 
-ELEMENT = re.compile(rb'<script (?:type="module" async )?(?:data-)?src="/\.hedgerow/[0-9a-f]{12}/page\.js"(?: async)?([^>]*)>')
+ELEMENT = re.compile(
+    rb'<script (?:type="module" async )?(?:data-)?src="/\.hedgerow/[0-9a-f]{12}/page\.js"(?: async)?([^>]*)>'
+)
 QUIET = {"report": "1", "visible": "4000", "engine": "2", "system": "3", "version": "140"}
 
 

@@ -19,7 +19,8 @@ HEADERS = {
     "sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document", "sec-fetch-user": "?1",
 }  # fmt: skip
 SCRIPT = re.compile(
-    rb'<script (?:type="module" async )?(?:data-)?src="(/\.hedgerow/[0-9a-f]{12}/page\.js)"(?: async)?(?: data-signs)?(?: data-urgent)?>'
+    rb'<script (?:type="module" async )?(?:data-)?src='
+    rb'"(/\.hedgerow/[0-9a-f]{12}/page\.js)"(?: async)?(?: data-signs)?(?: data-urgent)?>'
 )
 """The script where it has to obtain a clearance."""
 
