@@ -47,7 +47,7 @@ def test_a_deployment_has_the_versions_that_are_tested():
 def test_everything_that_hedgerow_needs_is_pinned():
     for text in requires("hedgerow") or ():
         one = Requirement(text)
-        extras = ("", "acme", "postgresql", "redis")
+        extras = ("", "acme", "otel", "postgresql", "redis")
         if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in extras):
             assert canonicalize_name(one.name) in versions(DEPLOYED), f"{one.name}: run tools/hashed-requirements"
 

@@ -53,6 +53,7 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alerts: operation_tables.AlertsSettings = operation_tables.AlertsSettings()
     privacy: operation_tables.PrivacySettings = operation_tables.PrivacySettings()
     tls: operation_tables.TlsSettings = operation_tables.TlsSettings()
+    traces: operation_tables.TracesSettings = operation_tables.TracesSettings()
     identity: tables.IdentitySettings = tables.IdentitySettings()
     bots: tables.BotsSettings = tables.BotsSettings()
     density: DensitySettings = DensitySettings()

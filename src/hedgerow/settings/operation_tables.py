@@ -1,4 +1,4 @@
-"""The tables of `hedgerow.toml` for how a site is operated: TLS, privacy, alerts."""
+"""The tables of `hedgerow.toml` for how a site is operated: TLS, privacy, alerts, traces."""
 
 from __future__ import annotations
 
@@ -49,6 +49,23 @@ class AlertsSettings(Table, frozen=True):
                 yield "mail_to", f"{address!r} is not a mail address such as admin@example.org"
         if self.mail_user and self.mail_tls == "off":
             yield "mail_tls", "must be starttls or tls: a password must not be sent in the clear"
+
+
+class TracesSettings(Table, frozen=True):
+    """Traces of requests, sent to *endpoint* by OTLP over HTTP. *share* of the requests are recorded."""
+
+    enabled: bool = False
+    endpoint: str = "http://127.0.0.1:4318/v1/traces"
+    share: float = 1.0
+    service_name: str = "hedgerow"
+
+    def faults(self) -> Faults:
+        if not _WEBHOOK.fullmatch(self.endpoint):
+            yield "endpoint", "is not an address that starts with https:// or http://"
+        if not 0 <= self.share <= 1:
+            yield "share", f"must be between 0 and 1, not {self.share:g}"
+        if not self.service_name:
+            yield "service_name", "must not be empty"
 
 
 class PrivacySettings(Table, frozen=True):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -25,6 +25,7 @@ from hedgerow.core.gate import Gate, OnDecision
 from hedgerow.core.ledger import Ledger, NoLedger
 from hedgerow.core.page_times import PageTimes
 from hedgerow.core.visit import Visit
+from hedgerow.errors import SettingsError
 from hedgerow.lists.model import Lists
 from hedgerow.markers.rewrite import SkeletonCache
 from hedgerow.markers.rules import Rules
@@ -73,6 +74,9 @@ from hedgerow.web.subscriptions import SubscriptionThread
 from hedgerow.web.sync_driver import ThreadWaiter
 from hedgerow.web.waiter import ON_LOOP, Waiter
 from hedgerow.web.watch import build_panels, build_sessions, build_watch, configure_watch
+
+if TYPE_CHECKING:
+    from hedgerow.web.traces import Tracer
 
 
 @dataclass(frozen=True)
@@ -230,6 +234,7 @@ class Site:
         if tokens is None:
             # Before anything is opened: a faulty key file stops the start.
             build_token_codecs(settings)
+        self.tracer = _build_tracer(settings, name)
         self.tokens = tokens
         self.account_of = account_of
         self.hooks = hooks
@@ -272,9 +277,7 @@ class Site:
         self.lookups = self._start_lookups(settings.bots)
         self.app = build_app(settings, self)
         self._configure(settings)
-        self._intake: Intake | None = None
-        if self.stores.visit_socket is not None and self.watch is not None:
-            self._intake = Intake(self.stores.visit_socket, self._take_in, self._miss)
+        self._intake = self._start_intake()
         self._alerts = self._start_alerts(settings)
 
     @property
@@ -369,6 +372,11 @@ class Site:
             await backend.stores.state.disconnect()
 
     # ---- Threads
+
+    def _start_intake(self) -> Intake | None:
+        if self.stores.visit_socket is None or self.watch is None:
+            return None
+        return Intake(self.stores.visit_socket, self._take_in, self._miss)
 
     def _take_in(self, visit: Visit, decision: Decision) -> None:
         """Pass a visit of another process on to the watch of its kind. Processes do not reload at the same moment."""
@@ -481,6 +489,7 @@ class Site:
             alone=state.alone, refused_connections=dict(counters.refused_connections),
             stopped=dict(counters.stopped), latency=counters.latency.flat(),
             store_errors=self._store_errors(), queues=self._queues(), problems=self.problems(),
+            spans=self.tracer.counts if self.tracer is not None else {},
         )  # fmt: skip
 
     def _store_errors(self) -> dict[str, int]:
@@ -526,6 +535,7 @@ class Site:
             self.follower,
             self.lookups,
             self.app.challenges,
+            self.tracer,
         )
         for backend in self._backends.values():
             stores = backend.stores
@@ -535,6 +545,17 @@ class Site:
         for backend in self._backends.values():
             if backend.stores.state is not self._passed_state:
                 backend.stores.state.close()
+
+
+def _build_tracer(settings: Settings, name: str) -> Tracer | None:
+    """Return what makes traces, if the settings want any. Nothing of OpenTelemetry is imported otherwise."""
+    if not settings.traces.enabled:
+        return None
+    try:
+        from hedgerow.web.traces import Tracer
+    except ModuleNotFoundError as error:
+        raise SettingsError([f"traces need {error.name}: pip install 'hedgerow[otel]'"]) from None
+    return Tracer(settings.traces, name)
 
 
 def _start_watch(settings: Settings, stores: SiteStores) -> WatchThread | None:

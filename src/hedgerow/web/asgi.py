@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_to_bytes
 
 from hedgerow.challenge.clearance import COOKIE as CLEARANCE_COOKIE
@@ -46,8 +47,12 @@ from hedgerow.web.run_file import write_run_file
 from hedgerow.web.sites import HostTable, host_of, new_site, refuse_host, settings_of_site, share_blocks
 from hedgerow.web.waiter import ON_LOOP, Waiter
 
+if TYPE_CHECKING:
+    from hedgerow.web.traces import Trace
+
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
+_SWITCHING = 101
 _CLIENT_LEFT = 499
 _OK = 200
 _REDIRECTION = 300
@@ -82,6 +87,8 @@ class Exchange:
     """As the client sent them; those in *scope* change on their way to the application."""
     receive: Receive
     send: Send
+    trace: Trace | None = None
+    """Where the steps of the request are recorded, if they are."""
 
     @property
     def request_id(self) -> str:
@@ -184,9 +191,20 @@ class Hedgerow:
         await self.app(scope, receive, closing)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self.site.app
+        app, tracer = self.site.app, self.site.tracer
+        began = time.perf_counter()
         visit, decision = await self._decide(app, scope, scope["method"])
-        await self._respond(Exchange(app, visit, decision, scope, scope["headers"], receive, send))
+        exchange = Exchange(app, visit, decision, scope, scope["headers"], receive, send)
+        if tracer is not None:
+            ended, trusted = time.perf_counter(), scope["hedgerow"]["peer_trusted"]
+            exchange.trace = tracer.begin(exchange.headers, began, trusted=trusted)
+            if exchange.trace is not None:
+                exchange.trace.decided(began, ended)
+        try:
+            await self._respond(exchange)
+        finally:
+            if exchange.trace is not None:
+                exchange.trace.end()
 
     async def _decide(self, app: App, scope: Scope, method: str) -> tuple[Visit, Decision]:
         """Identify the visitor and decide on the visit."""
@@ -267,7 +285,7 @@ class Hedgerow:
             stay = app.tarpit.admit(len(body))
             if stay is not None:
                 with stay:
-                    app.gate.record(visit, exchange.decision, 200, request_id=exchange.request_id)
+                    _record(exchange, _OK)
                     await self._drip(stay.pieces(body), exchange.receive, exchange.send)
                 return
         await self._refuse(exchange)
@@ -298,7 +316,7 @@ class Hedgerow:
         await self._send_page(exchange, page, reference)
 
     async def _send_page(self, exchange: Exchange, page: ResponsePage, reference: str = "") -> None:
-        exchange.app.gate.record(exchange.visit, exchange.decision, page.status, reference, exchange.request_id)
+        _record(exchange, page.status, reference)
         await exchange.send({"type": "http.response.start", "status": page.status, "headers": page.headers})
         await exchange.send({"type": "http.response.body", "body": page.body})
 
@@ -345,15 +363,17 @@ class Hedgerow:
             rewriter.status = rewriter.status if rewriter.started else _INTERNAL_ERROR
             raise
         finally:
-            self._note_times(app, rewriter, asked_at)
+            self._note_times(exchange, rewriter, asked_at)
             if not answered:
                 rewriter.finish()
-                visit, decision = rewriter.visit, rewriter.decision
-                request_id = exchange.request_id if decision.action != "pass" else ""
-                app.gate.record(visit, decision, rewriter.status or _CLIENT_LEFT, "", request_id)
+                exchange.visit, exchange.decision = rewriter.visit, rewriter.decision
+                _record(exchange, rewriter.status or _CLIENT_LEFT)
 
     @staticmethod
-    def _note_times(app: App, rewriter: ResponseRewriter, asked_at: float) -> None:
+    def _note_times(exchange: Exchange, rewriter: ResponseRewriter, asked_at: float) -> None:
+        app = exchange.app
+        if exchange.trace is not None:
+            exchange.trace.answered(rewriter.answered_at, rewriter.status, rewriter.rewrite_seconds)
         if rewriter.answered_at:
             took = rewriter.answered_at - asked_at
             app.counters.latency.upstream.add(took)
@@ -372,6 +392,8 @@ class Hedgerow:
     def _note_failure(exchange: Exchange, error: UpstreamError, status: int, reference: str = "") -> None:
         """Count and log a failure of the site."""
         exchange.app.counters.upstream_errors[error.kind] += 1
+        if exchange.trace is not None:
+            exchange.trace.fail(error.kind)
         exchange.app.log.failed(error, exchange.visit, status, reference, exchange.request_id)
 
     def _read_robots(self, compliance: RobotsCompliance, visit: Visit, scope: Scope) -> None:
@@ -387,7 +409,7 @@ class Hedgerow:
         visit, decision = await self._decide(app, scope, "GET")
         exchange = Exchange(app, visit, decision, scope, scope["headers"], receive, send)
         if decision.lets_in:
-            app.gate.record(visit, decision, 101, request_id=exchange.request_id)
+            _record(exchange, _SWITCHING)
             if app.request_id:
                 others = [pair for pair in exchange.headers if pair[0] != app.request_id]
                 scope["headers"] = [*others, (app.request_id, exchange.request_id.encode())]
@@ -397,8 +419,18 @@ class Hedgerow:
         await receive()
         reference = new_reference()
         page = _refusal(exchange, reference)
-        app.gate.record(visit, decision, page.status, reference, exchange.request_id)
+        _record(exchange, page.status, reference)
         await refuse_websocket(scope, send, page, _POLICY_VIOLATION)
+
+
+def _record(exchange: Exchange, status: int, reference: str = "") -> None:
+    """Count an answered request, write it to the ledger, and say in its trace what was decided."""
+    visit, decision = exchange.visit, exchange.decision
+    # Only lines about other decisions name the request.
+    request_id = exchange.request_id if decision.action != "pass" or exchange.trace is not None else ""
+    exchange.app.gate.record(visit, decision, status, reference, request_id)
+    if exchange.trace is not None:
+        exchange.trace.note(visit, decision, status, reference, request_id)
 
 
 async def refuse_websocket(scope: Scope, send: Send, page: ResponsePage, code: int) -> None:
@@ -507,4 +539,4 @@ def _application_headers(
             changed.append(pair)
     if own_id:
         changed.append((own_id, exchange.request_id.encode()))
-    return changed
+    return changed if exchange.trace is None else exchange.trace.ask(changed)

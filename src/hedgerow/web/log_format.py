@@ -78,3 +78,5 @@ def log_to_stderr(settings: LoggingSettings) -> None:
     ours.setFormatter(_FORMATTERS[settings.format]())
     root.setLevel(settings.level.upper())
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # It writes a line for each try to export; `web.traces` says once that the collector does not answer.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)

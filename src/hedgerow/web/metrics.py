@@ -76,6 +76,8 @@ class SiteMetrics(msgspec.Struct):
     latency: dict[str, float] = {}
     store_errors: dict[str, int] = {}
     queues: dict[str, int] = {}
+    spans: dict[str, int] = {}
+    """Spans of traces by what became of them."""
     problems: dict[str, str] = {}
     """What does not work in this process: see `Site.problems`."""
 

@@ -128,12 +128,16 @@ class RequestLog:
             limit.report()
 
 
-def _request_fields(visit: Visit, status: int, reference: str, request_id: str) -> dict[str, Field]:
-    # The address of a hidden or changed link is nothing but a token.
+def shown_path(visit: Visit) -> str:
+    """Return the path of a visit. The address of a hidden or changed link is nothing but a token, and is left out."""
     is_token = visit.is_page_unknown or (visit.marker is not None and visit.marker.kind in HIDDEN_KINDS)
-    path = _NO_PATH if is_token else visit.path
+    return _NO_PATH if is_token else visit.path
+
+
+def _request_fields(visit: Visit, status: int, reference: str, request_id: str) -> dict[str, Field]:
     texts = {
-        "visitor": visit.visitor, "address": visit.address, "method": visit.method, "host": visit.host, "path": path,
+        "visitor": visit.visitor, "address": visit.address, "method": visit.method, "host": visit.host,
+        "path": shown_path(visit),
     }  # fmt: skip
     fields: dict[str, Field] = {name: readable(text)[:_MAX_TEXT] for name, text in texts.items()}
     fields["status"] = status

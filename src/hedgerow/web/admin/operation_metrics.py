@@ -17,6 +17,7 @@ from hedgerow.web.metrics import SiteMetrics
 _PARTS = ("journal", "ledger", "lists", "state", "watch")
 _STORES = ("journal", "ledger", "lists", "state", "subscriptions")
 _QUEUES = ("ledger", "watch")
+_SPANS = ("exported", "failed", "dropped")
 
 
 class OperationCollector(Collector):
@@ -50,6 +51,11 @@ class OperationCollector(Collector):
         for queue in _QUEUES:
             queues.add_metric([queue], metrics.queues.get(queue, 0))
         yield queues
+        if site.tracer is not None:
+            spans = CounterMetricFamily("hedgerow_spans", "Spans of traces by their fate", labels=["result"])
+            for result in _SPANS:
+                spans.add_metric([result], metrics.spans.get(result, 0))
+            yield spans
         yield from self._about()
 
     def _about(self) -> Iterator[Metric]:
