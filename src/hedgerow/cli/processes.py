@@ -48,7 +48,19 @@ _PUBLISH_EVERY = 1.0
 _LEAST_ENTRIES = 30
 _OTHER_FILES = 200
 # Settings that are read at start only: whole tables, and settings of [watch].
-_START_TABLES = ("directory", "proxy", "tls", "state", "lists", "ledger", "privacy", "alerts", "admin", "serve")
+_START_TABLES = (
+    "directory",
+    "proxy",
+    "tls",
+    "state",
+    "lists",
+    "ledger",
+    "privacy",
+    "alerts",
+    "traces",
+    "admin",
+    "serve",
+)
 _START_WATCH = ("enabled", "queue", "sessions")
 
 ReadSettings = Callable[[], Settings]
