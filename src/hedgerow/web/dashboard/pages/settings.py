@@ -29,7 +29,7 @@ _COLUMNS = (
     Column("default", "Default"),
     Column("origin", "From"),
 )
-_NEEDS_RESTART = frozenset({"admin", "state", "ledger", "directory", "serve", "proxy", "lists"})
+_NEEDS_RESTART = frozenset({"admin", "state", "ledger", "directory", "serve", "traces", "proxy", "lists"})
 """Tables whose settings a running service does not read again, or that say who may change settings."""
 _MAX_ROWS = 200
 _HIDDEN = "(set, not shown)"
