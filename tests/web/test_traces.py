@@ -152,15 +152,16 @@ def test_a_collector_that_does_not_answer_blocks_no_request_and_losses_are_count
     monkeypatch.setattr(traces._Queue, "admit", lambda queue: asked.append(1) or admit(queue))
     client = Client(text=traced(sink))
     sink.waits.clear()
-    began = time.monotonic()
-    for number in range(600):
+    slowest = 0.0
+    for number in range(300):
+        began = time.monotonic()
         client.get(f"/{number}.png", headers=BROWSER)
-    took = time.monotonic() - began
+        slowest = max(slowest, time.monotonic() - began)
     site = client.site
     metrics = site.own_metrics().spans
     assert metrics["dropped"] > 0
-    assert len(asked) >= 600 * 3
-    assert took < traces._TIMEOUT, "requests waited for the collector"
+    assert len(asked) >= 300 * 3
+    assert slowest < traces._TIMEOUT / 2, "a request waited for the collector"
     sink.waits.set()
     client.site.close()
     counts = site.tracer.counts
