@@ -40,7 +40,9 @@ def site(
     policies = "".join(
         f'location /{name}/ {{ add_header Content-Security-Policy "{policy}"; }}\n' for name, policy in POLICIES.items()
     )
-    return protect(nginx(root, more="location = /favicon.ico { return 204; }\n" + policies).url)
+    # All these browsers are driven, and have one address. After a dozen of them the watch would take it for a crawler.
+    settings = '[watch]\npaths = "record"\nwindows = "record"\n'
+    return protect(nginx(root, more="location = /favicon.ico { return 204; }\n" + policies).url, settings=settings)
 
 
 def is_cleared(context: BrowserContext) -> bool:

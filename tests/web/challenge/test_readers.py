@@ -46,13 +46,15 @@ def site(settings: str = "") -> Client:
 class Reader(Browser):
     """Reads at a pace between two numbers of seconds per page. Sends no reports, or *by_hand* that keys are used."""
 
-    def __init__(self, client: Client, pace: tuple[float, float], *, by_hand: bool = False) -> None:
+    def __init__(
+        self, client: Client, pace: tuple[float, float], *, by_hand: bool = False, first: int = 0, seed: int = 1
+    ) -> None:
         super().__init__(client)
         self._by_hand = by_hand
-        self._pace, self._dice, self._here = pace, Random(1), ""
+        self._pace, self._dice, self._here = pace, Random(seed), ""
         self.statuses: list[int] = []
         self.body = b""
-        self.open(name(0))
+        self.open(name(first))
 
     def open(self, target: str) -> Answer:
         self.client.clock.now += self._dice.uniform(*self._pace)
@@ -232,3 +234,13 @@ def test_an_address_is_not_blocked_for_challenges_that_nobody_answers(client):
         client.clock.now += 20
         Browser(client, scripts=False).read(name(number))
     assert client.entries[-1].decision.action == "challenge"
+
+
+@pytest.mark.parametrize("pause", [0.5, 60.0])
+def test_the_first_pages_of_many_people_behind_one_address_are_no_path(pause):
+    """Each of them obtains a clearance at its first page. Together these pages look like those of one crawler."""
+    client = site()
+    first_pages = Random(3).sample(range(PAGES), 60)
+    people = [Reader(client, (pause / 2, pause), first=page, seed=page) for page in first_pages]
+    assert [person.statuses for person in people] == [[200]] * 60
+    assert {person.tasks for person in people} == {1}
