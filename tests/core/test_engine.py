@@ -10,7 +10,8 @@ from hedgerow.core.engine import Engine
 from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.state import StateReply
-from hedgerow.core.visit import Visit
+from hedgerow.core.visit import Marker, Visit
+from hedgerow.detectors.spec import VISIT_TRAITS
 from hedgerow.lists.model import Listing, Lists
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.policy.decision_policy import DecisionPolicy
@@ -30,6 +31,34 @@ def engine(*detectors, **options) -> Engine:
 
 def never(_visit, _reply):
     raise AssertionError("no detector may be asked")
+
+
+HIDDEN = Marker("trap", bytes(6), bytes(6), "")
+LINK = Marker("page", bytes(6), bytes(6), "/t")
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        ({}, []),
+        ({"marker": LINK}, []),
+        ({"marker": HIDDEN}, ["hidden-link"]),
+        ({"claim": "Googlebot"}, ["claim"]),
+        ({"anomalies": ("no-accept",)}, ["anomalies"]),
+        ({"anomalies": ("by-program",)}, ["anomalies", "program"]),
+        ({"visitor": "clearance:1"}, ["one-browser"]),
+        ({"visitor": "account:ann", "claim": "Googlebot"}, ["claim", "one-browser"]),
+    ],
+)
+def test_a_detector_is_asked_about_the_visits_that_it_names_and_no_others(fields, asked):
+    called = []
+    detectors = [lambda _visit, _reply, name=name: called.append(name) or () for name in (*VISIT_TRAITS, "all")]
+    judging = engine(*detectors, only=(*VISIT_TRAITS, None))
+    visit = msgspec.structs.replace(VISIT, **fields)
+    judging.judge(visit, StateReply(None, ()))
+    assert called == [*asked, "all"]
+    judging.judge(visit, StateReply(None, ()))
+    assert called == [*asked, "all"] * 2
 
 
 @pytest.mark.parametrize("codes", [(), ("elsewhere",), ("by-script",), ("read-by:192.0.2.1",)])

@@ -52,7 +52,7 @@ def test_what_is_said_about_a_trap():
         "sentence    Followed a link of {where} that no person can see.",
         "follows     refuse, block for 3600 seconds (by default)",
         "enabled by  `traps.enabled`",
-        "runs        live and in `hedgerow replay`",
+        "runs        live and in `hedgerow replay`; asked about visits to hidden links",
     ]
 
 

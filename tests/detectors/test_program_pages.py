@@ -7,7 +7,7 @@ import msgspec
 from hedgerow.core.decision import VisitorScore
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import BY_PROGRAM, Marker, Visit
-from hedgerow.detectors.program_pages import detect_program_pages
+from hedgerow.detectors.program_pages import DETECTOR, detect_program_pages
 from hedgerow.request.program_history import first_entry, folder_entry, followed_entry, page_entry
 
 VISIT = Visit(
@@ -26,7 +26,7 @@ def found(*entries: str, score: VisitorScore | None = None, **fields) -> list[tu
 
 
 def test_browsers_and_files_of_programs_are_not_looked_at():
-    assert found(FIRST, target="/a", anomalies=()) == []
+    assert DETECTOR.only == "program"
     assert found(FIRST, target="/x", kind="asset") == found(FIRST, target="/x", kind="call") == []
     assert found(first_entry(VISIT, [b"/a.png"]), target="/a.png") == []
 

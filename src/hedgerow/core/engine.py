@@ -10,6 +10,7 @@ the same answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import compress
 
 import msgspec
 
@@ -17,7 +18,7 @@ from hedgerow.core.address import network_of
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.state import Detector, StateQuery, StateReply
 from hedgerow.core.visit import ARRIVAL, BY_PROGRAM, ELSEWHERE, INTO_WINDOW, Visit, is_fetched
-from hedgerow.detectors.spec import StateNeed
+from hedgerow.detectors.spec import VISIT_TRAITS, StateNeed, VisitTrait, traits_of
 from hedgerow.lists.model import Lists, decide
 from hedgerow.policy.decision_policy import DecisionPolicy, Outcome
 from hedgerow.request.browser_report import BrowserReport
@@ -29,7 +30,8 @@ class Engine:
     """
     Judges visits with *detectors*, in their order, and a *policy*.
 
-    *needs* is what the state must count for these detectors; what none of them needs is not computed. *weights* are the
+    *only* are the visits that each detector is asked about, empty: all. *needs* is what the state must count for these
+    detectors; what none of them needs is not computed. *weights* are the
     operator's own weights for evidence codes. A source on the white list is treated as unknown when it passes
     *white_volume* requests in a day; 0: never. *browser_signs* are those of the detectors. *paths* are
     the rules for parts of the site.
@@ -40,6 +42,7 @@ class Engine:
         detectors: Sequence[Detector],
         policy: DecisionPolicy,
         *,
+        only: Sequence[VisitTrait | None] = (),
         needs: Collection[StateNeed] = (),
         weights: Mapping[str, float] | None = None,
         lists: Lists | None = None,
@@ -51,6 +54,8 @@ class Engine:
         self._lists = Lists() if lists is None else lists
         self.white_volume = white_volume
         self._detectors = tuple(detectors)
+        self._only = tuple(only) or (None,) * len(self._detectors)
+        self._by_traits: dict[tuple[bool, ...], tuple[Detector, ...]] = {}
         found = [getattr(detector, "on_clearance", None) for detector in self._detectors]
         self._on_clearance: list[Callable[[Visit], None]] = [learn for learn in found if learn is not None]
         asked = [getattr(detector, "needs_held", None) for detector in self._detectors]
@@ -161,6 +166,16 @@ class Engine:
             read(visit, report)
         return True
 
+    def _detectors_for(self, visit: Visit) -> tuple[Detector, ...]:
+        """Return the detectors that are asked about *visit*: about most visits, most have nothing to say."""
+        traits = traits_of(visit)
+        found = self._by_traits.get(traits)
+        if found is None:
+            wanted = {None, *compress(VISIT_TRAITS, traits)}
+            selected = [one for one, only in zip(self._detectors, self._only, strict=True) if only in wanted]
+            found = self._by_traits[traits] = tuple(selected)
+        return found
+
     def judge(self, visit: Visit, memory: StateReply) -> Outcome:
         """
         Decide on *visit*. The order is the thesis's (figure 3.5).
@@ -173,7 +188,7 @@ class Engine:
         if memory.block is not None:
             return self.policy.extend_block(visit, memory.block)
         evidence: list[Evidence] = []
-        for detect in self._detectors:
+        for detect in self._detectors_for(visit):
             if found := detect(visit, memory):
                 evidence += found
         if self._weights:

@@ -62,8 +62,6 @@ class BotClaimDetector:
         self._free = {"/robots.txt", "/" + license_url.partition("://")[2].partition("/")[2]}
 
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one signature for all
-        if not visit.claim:
-            return ()
         name = visit.claim
         evidence = [_SIGNATURE_EVIDENCE[sign] for sign in visit.anomalies if sign in _SIGNATURE_EVIDENCE]
         if visit.proof == "false":
@@ -96,4 +94,5 @@ DETECTOR = DetectorSpec(
     build=_build,
     enabled="`bots.enabled`",
     table="bots",
+    only="claim",
 )

@@ -15,7 +15,7 @@ from hedgerow.core.visit import Visit
 from hedgerow.detectors.driven_browser import SignsSettings
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup
 from hedgerow.request.browser_report import BrowserReport, claimed_browser, disagreement
-from hedgerow.request.browser_signs import BROWSER_MISMATCH, BrowserSigns, is_one_browser, is_page_view
+from hedgerow.request.browser_signs import BROWSER_MISMATCH, BrowserSigns, is_page_view
 
 _MISMATCH = EvidenceCode(
     "browser-mismatch", BROWSER_MISMATCH, 0.3, "Headers and page name different browsers: {difference}.",
@@ -37,7 +37,7 @@ class BrowserMismatchDetector:
             known.set(BROWSER_MISMATCH, holds=bool(known.detail))
 
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one shape
-        if not (is_one_browser(visit) and is_page_view(visit)):
+        if not is_page_view(visit):
             return ()
         known = self._signs.find(visit.visitor) or self._signs.of(visit.visitor)
         # A program that changes the headers of pages may forget those of reports.
@@ -59,4 +59,5 @@ DETECTOR = DetectorSpec(
     enabled="`signs.enabled`",
     table="signs",
     replay=False,
+    only="one-browser",
 )

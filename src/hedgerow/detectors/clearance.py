@@ -29,8 +29,6 @@ _EVIDENCE = {code.code: code.evidence() for code in _CODES}
 
 def detect_clearance(visit: Visit, reply: StateReply) -> Sequence[Evidence]:
     """Give evidence of the signs that the visit's clearance cookie gave."""
-    if not visit.anomalies:
-        return ()
     known = dict(reply.score.reasons) if reply.score is not None else {}
     return [_EVIDENCE[sign] for sign in visit.anomalies if sign in _EVIDENCE and sign not in known]
 
@@ -42,4 +40,5 @@ DETECTOR = DetectorSpec(
     groups=(EvidenceGroup("clearance", PolicyRule("challenge", 0.0)),),
     codes=_CODES,
     build=lambda _: detect_clearance,
+    only="anomalies",
 )

@@ -16,7 +16,7 @@ import msgspec
 from hedgerow.core.decision import PolicyRule
 from hedgerow.core.settings_table import Table
 from hedgerow.detectors.registry import Registry
-from hedgerow.detectors.spec import DetectorSpec, EvidenceGroup
+from hedgerow.detectors.spec import VISIT_TRAITS, DetectorSpec, EvidenceGroup
 from hedgerow.request.path_rules import PathRule
 
 _BLOCK = re.compile(r"<!-- generated: ([^>]+) -->\n.*?<!-- end -->", re.DOTALL)
@@ -135,4 +135,5 @@ def _where(spec: DetectorSpec) -> str:
         *(["in `hedgerow replay`"] if spec.replay else []),
         *(["in `hedgerow report`"] if spec.report else []),
     ]
-    return f"{', '.join(places[:-1])} and {places[-1]}" if len(places) > 1 else places[0]
+    where = f"{', '.join(places[:-1])} and {places[-1]}" if len(places) > 1 else places[0]
+    return where if spec.only is None else f"{where}; asked about {VISIT_TRAITS[spec.only]}"

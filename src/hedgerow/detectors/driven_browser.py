@@ -70,4 +70,5 @@ DETECTOR = DetectorSpec(
     table="signs",
     schema=SignsSettings,
     replay=False,
+    only="one-browser",
 )

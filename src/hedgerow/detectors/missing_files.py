@@ -69,4 +69,5 @@ DETECTOR = DetectorSpec(
     enabled="`signs.enabled`",
     table="signs",
     replay=False,
+    only="one-browser",
 )

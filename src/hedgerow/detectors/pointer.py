@@ -83,4 +83,5 @@ DETECTOR = DetectorSpec(
     enabled="`signs.enabled`",
     table="signs",
     replay=False,
+    only="one-browser",
 )

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from hedgerow.core.decision import FOLLOWED_LINK, Evidence, PolicyRule
 from hedgerow.core.state import StateReply
-from hedgerow.core.visit import BY_PROGRAM, Visit
+from hedgerow.core.visit import Visit
 from hedgerow.detectors.robots_reader import ROBOTS_TXT
 from hedgerow.detectors.spec import DetectorSpec, EvidenceCode, EvidenceGroup, SettingsTables
 from hedgerow.detectors.trap import TrapSettings
@@ -71,7 +71,7 @@ CRAWLING = frozenset({code.code for code in (_FURTHER, _FOLLOWS, _HASTY, _CRAWLS
 
 def detect_program_pages(visit: Visit, reply: StateReply) -> Sequence[Evidence]:
     """Tell the first page of a program from those that it goes on to."""
-    if BY_PROGRAM not in visit.anomalies or not (visit.target == ROBOTS_TXT or may_be_page(visit.target)):
+    if not (visit.target == ROBOTS_TXT or may_be_page(visit.target)):
         return ()
     history = ProgramHistory(reply.entries, visit)
     if visit.target == ROBOTS_TXT:
@@ -122,4 +122,5 @@ DETECTOR = DetectorSpec(
     codes=(_FIRST, _AGAIN, _FILE, _FURTHER, _ROBOTS, _LATE_ROBOTS, _FOLLOWS, _HASTY, _CRAWLS),
     build=lambda _: detect_program_pages,
     replay=False,
+    only="program",
 )

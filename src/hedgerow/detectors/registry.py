@@ -27,6 +27,7 @@ from hedgerow.detectors.spec import (
     ReportRule,
     SettingsTables,
     StateNeed,
+    VisitTrait,
 )
 from hedgerow.errors import DetectorError
 
@@ -36,9 +37,14 @@ _RESERVED = {"lists": 403, "network": 403, "path": 403, "store": 503, "suspicion
 
 
 class BuiltDetectors(NamedTuple):
-    """The detectors that the settings switch on, in their sequence, and what the state must count for them."""
+    """
+    The detectors that the settings switch on, in their sequence.
+
+    *only* are the visits that each is asked about, and *needs* is what the state must count for them.
+    """
 
     detectors: tuple[Detector, ...]
+    only: tuple[VisitTrait | None, ...]
     needs: frozenset[StateNeed]
 
 
@@ -63,13 +69,15 @@ class Registry:
     def build(self, context: DetectorContext) -> BuiltDetectors:
         """Build the detectors for a site, or for the replay of a log."""
         detectors: list[Detector] = []
+        only: list[VisitTrait | None] = []
         needs: frozenset[StateNeed] = frozenset()
         for spec in self.specs:
             detector = spec.build(context) if spec.replay or not context.access_log else None
             if detector is not None:
                 detectors.append(detector)
+                only.append(spec.only)
                 needs |= spec.needs(context.settings)
-        return BuiltDetectors(tuple(detectors), needs)
+        return BuiltDetectors(tuple(detectors), tuple(only), needs)
 
     def rules(self, settings: SettingsTables) -> dict[str, PolicyRule]:
         """Return the policy rule of each group of evidence."""

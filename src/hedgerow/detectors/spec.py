@@ -18,7 +18,8 @@ from hedgerow.core.decision import Evidence, PolicyRule
 from hedgerow.core.page_times import PageTimes
 from hedgerow.core.settings_table import Table
 from hedgerow.core.state import Detector
-from hedgerow.request.browser_signs import BrowserSigns
+from hedgerow.core.visit import BY_PROGRAM, HIDDEN_KINDS, Visit
+from hedgerow.request.browser_signs import BrowserSigns, is_one_browser
 from hedgerow.request.network_rules import NetworkRules
 from hedgerow.request.path_rules import PathRule, PathRules
 
@@ -27,6 +28,17 @@ T = TypeVar("T", bound=Table)
 StateNeed = Literal["network", "day", "site_rate"]
 """What the state counts only where a detector asks for it: visits by network, by day, and of the whole site."""
 
+VisitTrait = Literal["anomalies", "claim", "hidden-link", "one-browser", "program"]
+"""What sets a visit apart from most others: see `VISIT_TRAITS`."""
+
+VISIT_TRAITS: dict[VisitTrait, str] = {
+    "anomalies": "visits with any anomaly",
+    "claim": "visits of clients that claim to be a known bot",
+    "hidden-link": "visits to hidden links",
+    "one-browser": "visits with a clearance or an account",
+    "program": "visits of programs",
+}
+
 ReportColumn = Literal[
     "requests", "pages", "calls", "assets", "errors", "peak_0", "peak_1", "peak_2", "peak_3", "user_agent", "http_1_0"
 ]
@@ -34,6 +46,18 @@ ReportColumn = Literal[
 What a report tells a detector about one source. *peak_0* and so on are the most pages within each of
 `core.rate_limit.PEAK_SECONDS`; *http_1_0* says that every request was made in HTTP/1.0.
 """
+
+
+def traits_of(visit: Visit) -> tuple[bool, ...]:
+    """Return which of `VISIT_TRAITS` a visit has, in their order."""
+    anomalies, marker = visit.anomalies, visit.marker
+    return (
+        bool(anomalies),
+        bool(visit.claim),
+        marker is not None and marker.kind in HIDDEN_KINDS,
+        is_one_browser(visit),
+        BY_PROGRAM in anomalies,
+    )
 
 
 class SettingsTables(Protocol):
@@ -136,7 +160,8 @@ class DetectorSpec(msgspec.Struct, frozen=True):
     *doc* is the docstring of its file. Evidence is listed in the sequence of *order*. *build* returns None where the
     settings switch the detector off; *enabled* tells the operator how. *table* is the name of the settings table that
     the detector reads, and *schema* its class where the detector owns it. *needs* says what the state must count.
-    *replay* is false for a detector that is of no use on logged visits. *report* is how it judges a source of a log.
+    *only* names the visits that the detector is asked about; None: all. *replay* is false for a detector that is of no
+    use on logged visits. *report* is how it judges a source of a log.
     """
 
     name: str
@@ -149,6 +174,7 @@ class DetectorSpec(msgspec.Struct, frozen=True):
     table: str = ""
     schema: type[Table] | None = None
     needs: Callable[[SettingsTables], frozenset[StateNeed]] = _nothing
+    only: VisitTrait | None = None
     replay: bool = True
     report: Callable[[SettingsTables], ReportRule | None] | None = None
 

@@ -135,4 +135,5 @@ DETECTOR = DetectorSpec(
     enabled="`traps.enabled`",
     table="traps",
     schema=TrapSettings,
+    only="hidden-link",
 )

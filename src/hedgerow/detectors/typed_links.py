@@ -16,7 +16,7 @@ from hedgerow.core.visit import Visit
 from hedgerow.detectors.driven_browser import SignsSettings
 from hedgerow.detectors.marker_integrity import link_use
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup
-from hedgerow.request.browser_signs import TYPED_LINKS, BrowserSigns, is_one_browser, is_page_view
+from hedgerow.request.browser_signs import TYPED_LINKS, BrowserSigns, is_page_view
 
 _TYPED = EvidenceCode(
     "typed-links", TYPED_LINKS, 0.4, "Opens links of its last pages as if their addresses had been typed.",
@@ -36,7 +36,7 @@ class TypedLinksDetector:
         self._signs = signs
 
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one shape
-        if not (is_one_browser(visit) and is_page_view(visit)):
+        if not is_page_view(visit):
             return ()
         known = self._signs.of(visit.visitor)
         is_recent, known.at = visit.at - known.at < _MOMENTS, visit.at
@@ -62,4 +62,5 @@ DETECTOR = DetectorSpec(
     enabled="`signs.enabled`, where links are marked",
     table="signs",
     replay=False,
+    only="one-browser",
 )

@@ -57,4 +57,5 @@ DETECTOR = DetectorSpec(
     enabled="`signs.enabled`",
     table="signs",
     replay=False,
+    only="one-browser",
 )

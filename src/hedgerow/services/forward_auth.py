@@ -71,7 +71,7 @@ class ForwardAuth(Hedgerow):
             await self._respond_to_held(scope, receive, send)
             return
         request = forwarded_request(scope, app.settings.challenge.path)
-        if request is None or (app.settings.is_neutral and path.startswith(app.settings.challenge.path)):
+        if request is None or (app.is_neutral and path.startswith(app.settings.challenge.path)):
             await send_text(send, 404, b"There are /auth, /auth/later, /answer and /envoy/.\n")
             return
         if fault := request_fault(request):

@@ -25,6 +25,7 @@ from hedgerow.core.gate import Gate, OnDecision
 from hedgerow.core.ledger import Ledger, NoLedger
 from hedgerow.core.page_times import PageTimes
 from hedgerow.core.visit import Visit
+from hedgerow.detectors.driven_browser import SignsSettings
 from hedgerow.errors import SettingsError
 from hedgerow.lists.model import Lists
 from hedgerow.markers.rewrite import SkeletonCache
@@ -92,6 +93,12 @@ class App:
     maze: Maze | None
     """None if nobody is detained."""
     skeletons: SkeletonCache
+    is_neutral: bool
+    """Whether the site only observes, and no response is changed."""
+    clears_silently: bool
+    """Whether pages get the script by which browsers obtain a clearance."""
+    reports_signs: bool
+    """Whether that script reports how pages are used."""
     refused_agents: tuple[str, ...]
     """Names, in robots.txt, of the bots that are refused."""
     changes_pages: bool
@@ -181,6 +188,9 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
         maze=Maze(settings.marker.prefix, tokens.seed) if gate.engine.policy.detains else None,
         # Its entries depend on the rules and the prefix.
         skeletons=SkeletonCache(),
+        is_neutral=settings.is_neutral,
+        clears_silently=settings.clears_silently,
+        reports_signs=settings.table(SignsSettings).enabled,
         refused_agents=refused_agents,
         changes_pages=changes_pages,
         changes_robots=changes_pages or (bool(refused_agents or settings.bots.license) and not settings.is_neutral),

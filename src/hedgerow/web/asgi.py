@@ -255,7 +255,7 @@ class Hedgerow:
         """
         app, visit, decision = exchange.app, exchange.visit, exchange.decision
         action = "pass" if decision.observed else decision.action
-        if app.settings.is_neutral:
+        if app.is_neutral:
             await self._pass_on(exchange)
         elif visit.target.startswith(app.settings.challenge.path) and action in {"pass", "challenge"}:
             # A challenged visitor needs these paths for the answer.
@@ -470,9 +470,7 @@ def new_reference() -> str:
 
 def lets_in(app: App, visit: Visit, decision: Decision) -> bool:
     """Return whether a visit goes on to the application, unless it is to a reserved path."""
-    return app.settings.is_neutral or (
-        decision.lets_in and not _leads_nowhere(visit) and not (visit.bot and visit.raw_target)
-    )
+    return app.is_neutral or (decision.lets_in and not _leads_nowhere(visit) and not (visit.bot and visit.raw_target))
 
 
 def _leads_nowhere(visit: Visit) -> bool:

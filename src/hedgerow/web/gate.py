@@ -136,11 +136,12 @@ def build_engine(
         license_url=settings.bots.license,
         attack=AttackSwitch() if attack is None else attack,
     )
-    detectors, needs = registry().build(context)
+    built = registry().build(context)
     contain = settings.containment
     contains = context.clears_silently if contain.enabled == "auto" else contain.enabled
     return Engine(
-        detectors, build_policy(settings), needs=needs, weights=settings.policy.weights, lists=lists,
+        built.detectors, build_policy(settings), only=built.only, needs=built.needs,
+        weights=settings.policy.weights, lists=lists,
         white_volume=contain.white_volume if contains else 0, browser_signs=context.browser_signs,
         paths=paths,
     )  # fmt: skip

@@ -21,7 +21,6 @@ from hedgerow.challenge.clearance import own_cookie
 from hedgerow.core.decision import CLOSED, Decision
 from hedgerow.core.request_kind import kind_of
 from hedgerow.core.visit import ELSEWHERE, INTO_WINDOW, Kind, Visit
-from hedgerow.detectors.driven_browser import SignsSettings
 from hedgerow.detectors.marker_integrity import next_generation
 from hedgerow.markers.clean import SCRIPT_HASH
 from hedgerow.markers.encoding import VISITOR_BYTES
@@ -502,7 +501,7 @@ class ResponseRewriter:
     def _add_page_script(self, page: PageRewriter) -> None:
         """Have a visitor without a clearance obtain one while it reads the page, and have the page report signs."""
         app, own = self._app, self._app.settings.challenge
-        if not app.settings.clears_silently:
+        if not app.clears_silently:
             return
         needs_clearance = app.gate.needs_clearance(self.visit, self.decision) and not self._is_framed()
         if self._reports_signs():
@@ -531,7 +530,7 @@ class ResponseRewriter:
     def _reports_signs(self) -> bool:
         """Return whether the page reports how it is used: in a window of a browser that does not ask otherwise."""
         return (
-            self._app.settings.table(SignsSettings).enabled
+            self._app.reports_signs
             and is_page_view(self.visit)
             and self.visit.visitor != ""
             and not asks_for_privacy(self._request_headers)
