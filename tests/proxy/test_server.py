@@ -144,9 +144,9 @@ class App:
 
 
 @contextmanager
-def running(limits: ServerLimits | None = None) -> Iterator[Server]:
+def running(limits: ServerLimits | None = None, door: socket.socket | None = None) -> Iterator[Server]:
     """Our server in a thread of its own."""
-    door = socket.create_server(("127.0.0.1", 0))
+    door = door or socket.create_server(("127.0.0.1", 0))
     app = App()
     server = make_server(app, "127.0.0.1", 0, limits=limits, grace_period=2)
     thread = threading.Thread(target=lambda: uvloop.run(server.serve(sockets=[door])))
@@ -744,3 +744,25 @@ def test_sigterm_lets_requests_finish_if_they_do_so_in_time(seconds, graceful, d
         assert program.stdout.readline() == b"closed\n"
         assert program.wait(120) == 0
         assert b"Traceback" not in program.stderr.read()
+
+
+class SharedSocket(socket.socket):
+    """A listening socket that other workers have, too. It keeps what is done to the mode that all of them share."""
+
+    timeouts: list[float | None]
+
+    def settimeout(self, value: float | None) -> None:
+        self.timeouts.append(value)
+        super().settimeout(value)
+
+
+def test_a_worker_that_starts_leaves_the_socket_of_the_others_as_it_is():
+    """Another worker that is in `accept` while the socket is blocking stays there, and answers nobody."""
+    SharedSocket.timeouts = []
+    door = SharedSocket(socket.AF_INET, socket.SOCK_STREAM)
+    door.bind(("127.0.0.1", 0))
+    door.listen()
+    with running(door=door) as server:
+        assert b"200 OK" in server.ask(b"GET / HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+    assert SharedSocket.timeouts
+    assert set(SharedSocket.timeouts) == {0.0}

@@ -83,6 +83,11 @@ class _Server(uvicorn.Server):
         self._certificate = certificate
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        for one in sockets or ():
+            # Workers share the socket. A duplicate gets the timeout of the object that it is made from: without this it
+            # would be blocking for a moment, and so would another worker, which then waits in `accept` for a connection
+            # and answers nobody.
+            one.setblocking(False)
         each = [one.dup() for one in sockets or () for _ in range(_ACCEPTED_AT_ONCE - 1)]
         await super().startup(sockets=None if sockets is None else [*sockets, *each])
 
