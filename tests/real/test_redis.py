@@ -274,6 +274,40 @@ def test_in_a_loop_a_redis_that_hangs_is_waited_for_once():
         asyncio.run(run(own, state))
 
 
+class DecidingLate(RedisState):
+    """A state that is given a block just after it has chosen the first commands of a connection."""
+
+    late = ()
+
+    def _first_commands(self):
+        first = super()._first_commands()
+        for one in self.late:
+            asyncio.get_running_loop().call_soon(self.commit, one)
+        return first
+
+
+def test_in_a_loop_what_is_decided_while_a_connection_opens_is_told_once_it_is_open():
+    async def run(own: RedisServer, state: DecidingLate) -> None:
+        assert (await state.record_visit(ask())).counts == (1,)
+        state.late = (block(until=1e6),)
+        own.kill()
+        own.start()
+        async with asyncio.timeout(PATIENCE):
+            while state.unavailable or await in_redis(own) != [HOME]:
+                await asyncio.sleep(0.01)
+        await state.disconnect()
+
+    async def in_redis(own: RedisServer) -> list[str]:
+        with closing(open_redis(own.url, WINDOW, "x:")) as other:
+            return [one.key for one in await asyncio.to_thread(other.blocks, 2.0)]
+
+    with (
+        closing(RedisServer()) as own,
+        closing(DecidingLate(parse_redis_address(own.url), WINDOW, prefix="x:", timeout=5.0)) as state,
+    ):
+        asyncio.run(run(own, state))
+
+
 # ---- What else is shared
 
 

@@ -15,6 +15,8 @@ OnConnect = Callable[[], Sequence[Command]]
 """Returns the first commands of a connection: those that load scripts, and those that were not delivered before."""
 OnUndelivered = Callable[[Sequence[Command]], None]
 """Receives commands that were sent but perhaps not executed."""
+OnConnected = Callable[[Callable[[Command], bool]], None]
+"""Receives the `send` of a connection that is ready again."""
 
 TIMEOUT = 0.03
 """Seconds that a request waits for a reply."""
@@ -37,10 +39,12 @@ class RedisConnection:
         *,
         timeout: float = TIMEOUT,
         on_undelivered: OnUndelivered = lambda _: None,
+        on_connected: OnConnected = lambda _: None,
     ) -> None:
         self._address = address
         self._on_connect = on_connect
         self._on_undelivered = on_undelivered
+        self._on_connected = on_connected
         self._timeout = timeout
 
 

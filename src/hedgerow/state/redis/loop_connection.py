@@ -197,6 +197,7 @@ class LoopConnection(RedisConnection):
                     raise ConnectionError(str(error)) from None
                 raise
         self.unavailable = False
+        self._on_connected(self.send)
 
     def _give_up(self, reason: str) -> None:
         """Close the socket, let all pending commands fail, and connect again later."""

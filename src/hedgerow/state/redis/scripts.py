@@ -245,6 +245,10 @@ class Scripts:
             msgspec.json.encode(block), int(again),
         )  # fmt: skip
 
+    def is_again(self, command: Command) -> bool:
+        """Tell whether a command only repeats a block that was set before."""
+        return command[:2] == self.commit_script.call()[:2] and command[-1] == 1
+
     def update_score(self, change: ScoreUpdate) -> Command:
         return self.amend_script.call(
             text(change.key), _number(change.at), change.day, _number(change.half_life), _number(change.weight),

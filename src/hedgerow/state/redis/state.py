@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections import OrderedDict, deque
@@ -29,6 +30,8 @@ from hedgerow.state.redis.scripts import Command, RedisRecord, Script, Scripts, 
 from hedgerow.state.redis.thread_connection import ThreadConnection
 from hedgerow.state.sqlite.journal import SqliteJournal
 from hedgerow.state.store import RunBlocking
+
+log = logging.getLogger(__name__)
 
 _MAX_UNDELIVERED = 100_000
 _MAX_SEEN_BLOCKS = 10_000
@@ -74,8 +77,9 @@ class RedisState:
         self._run: RunBlocking | None = None
         self.alone = 0
         self._connection = ThreadConnection(
-            address, self._first_commands, timeout=timeout, on_undelivered=self._deliver_later
-        )
+            address, self._first_commands, timeout=timeout, on_undelivered=self._deliver_later,
+            on_connected=self._deliver,
+        )  # fmt: skip
 
     def _first_commands(self) -> list[Command]:
         """Return the commands that load all scripts, and those that were not delivered before."""
@@ -88,8 +92,22 @@ class RedisState:
         return [*(("SCRIPT", "LOAD", script.text) for script in scripts), *known, *undelivered]
 
     def _deliver_later(self, commands: Sequence[Command]) -> None:
-        """Send *commands* before all others when Redis is back."""
-        self._undelivered.extendleft(command for command in reversed(commands) if command[:1] != ("SCRIPT",))
+        """Send *commands* before all others when Redis is back, but not what each connection begins with anyway."""
+        is_again = self.scripts.is_again
+        self._undelivered.extendleft(one for one in reversed(commands) if one[:1] != ("SCRIPT",) and not is_again(one))
+
+    def _deliver(self, send: Callable[[Command], bool]) -> None:
+        """Send what had to wait while a connection was opening and its first commands were on the way."""
+        while self._undelivered:
+            command = self._undelivered.popleft()
+            try:
+                is_sent = send(command)
+            except StoreError as error:
+                log.error("%s", error)  # noqa: TRY400 - the message says it all
+                continue
+            if not is_sent:
+                self._undelivered.appendleft(command)
+                return
 
     def key(self, name: str) -> str:
         """Return the key of something else that servers share."""
@@ -195,8 +213,9 @@ class RedisState:
         """Return the connection of this loop. Callers wait while it opens, as long as for a reply."""
         if self._opening is None:
             connection = LoopConnection(
-                self._address, self._first_commands, timeout=self._timeout, on_undelivered=self._deliver_later
-            )
+                self._address, self._first_commands, timeout=self._timeout, on_undelivered=self._deliver_later,
+                on_connected=self._deliver,
+            )  # fmt: skip
             self._opening = (connection, asyncio.ensure_future(connection.open()))
         connection, opening = self._opening
         await asyncio.wait([opening], timeout=self._timeout)
@@ -269,13 +288,8 @@ class RedisState:
 
     def _send(self, command: Command) -> bool:
         """Send *command*, in the order of this process. Return False if it has to wait until Redis is back."""
-        connection = self._loop_connection()
-        try:
-            if connection is None:
-                self.ask(command)
-            elif not connection.send(command):
-                raise RedisUnavailable  # noqa: TRY301
-        except RedisUnavailable:
-            self._undelivered.append(command)
-            return False
-        return True
+        connection = self._loop_connection() or self._connection
+        if connection.send(command):
+            return True
+        self._undelivered.append(command)
+        return False

@@ -64,6 +64,14 @@ class ThreadConnection(RedisConnection):
             raise StoreError(f"Redis refused a command: {reply}")
         return reply
 
+    def send(self, command: Command) -> bool:
+        """Send *command*. Return False if Redis is unavailable."""
+        try:
+            self.ask(command)
+        except RedisUnavailable:
+            return False
+        return True
+
     def ask_all(self, commands: Sequence[Command]) -> list[Any]:
         """Send *commands* together, and return their replies. A refused command has a `ResponseError`."""
         if not commands:
@@ -162,6 +170,7 @@ class ThreadConnection(RedisConnection):
                 with self._lock:
                     self._reconnecting = None
                     self.unavailable = False
+                self._on_connected(self.send)
                 return
 
 
