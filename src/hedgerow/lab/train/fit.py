@@ -231,11 +231,16 @@ def _branches(samples: Sequence[Sample], seed: int) -> Branches | None:
 
 
 def people_bins(samples: Sequence[Sample], width: int) -> tuple[Bins, ...]:
-    """Return the distribution of features among people: those of this site, if there are enough."""
+    """Return the distribution of features among people, those of this site if there are enough, and crawlers."""
     people = [sample for sample in samples if sample.label == PERSON]
     own = [sample for sample in people if sample.source == LOG]
     enough_own = len({sample.visitor for sample in own}) >= MIN_VISITORS
-    return bins_of([sample.features for sample in (own if enough_own else people)], width)
+    bins = bins_of([sample.features for sample in (own if enough_own else people)], width)
+    crawlers = [sample.features for sample in samples if sample.label != PERSON]
+    return tuple(
+        Bins(one.edges, one.shares, _shares(one.edges, [row[feature] for row in crawlers]))
+        for feature, one in enumerate(bins)
+    )
 
 
 def bins_of(rows: Sequence[Sequence[float]], width: int) -> tuple[Bins, ...]:
@@ -257,11 +262,16 @@ def bins_of(rows: Sequence[Sequence[float]], width: int) -> tuple[Bins, ...]:
         if edges[-1] < ordered[-1] and len(edges) < _DECILES - 1:
             # If most values are equal, add an edge for the values above them.
             edges = sorted({*edges, ordered[-1]})
-        counts = [0] * (len(edges) + 1)
-        for row in rows:
-            counts[bisect_left(edges, row[feature])] += 1
-        bins.append(Bins(tuple(edges), tuple(round(count / len(rows), 5) for count in counts)))
+        bins.append(Bins(tuple(edges), _shares(edges, [row[feature] for row in rows])))
     return tuple(bins)
+
+
+def _shares(edges: Sequence[float], values: Sequence[float]) -> tuple[float, ...]:
+    """Return the share of *values* between and beyond *edges*; nothing of no values."""
+    counts = [0] * (len(edges) + 1)
+    for value in values:
+        counts[bisect_left(edges, value)] += 1
+    return tuple(round(count / len(values), 5) for count in counts) if values else ()
 
 
 def truth_of(samples: Sequence[Sample]) -> list[bool]:

@@ -56,17 +56,26 @@ class Judgement(msgspec.Struct, frozen=True, gc=False):
     nearness: float = 0.0
 
 
-class Bins(msgspec.Struct, frozen=True):
-    """A feature among people in the training data: its distinct deciles, and the shares between and beyond them."""
+class Bins(msgspec.Struct, frozen=True, omit_defaults=True):
+    """
+    A feature among people in the training data: its distinct deciles, and the shares between and beyond them.
+
+    *crawlers* are the shares of the crawlers there between the same edges, if they are known.
+    """
 
     edges: tuple[float, ...]
     shares: tuple[float, ...]
+    crawlers: tuple[float, ...] = ()
 
     def faults(self) -> Iterator[str]:
         if list(self.edges) != sorted(set(self.edges)) or not all(map(isfinite, self.edges)):
             yield "the deciles of a feature are not in order"
         if len(self.shares) != len(self.edges) + 1 or not all(0 <= share <= 1 for share in self.shares):
             yield "the shares of a feature are not those of its deciles"
+        if self.crawlers and not (
+            len(self.crawlers) == len(self.shares) and all(0 <= one <= 1 for one in self.crawlers)
+        ):
+            yield "the shares of crawlers are not those of the deciles of a feature"
 
 
 class Stage(msgspec.Struct, frozen=True):

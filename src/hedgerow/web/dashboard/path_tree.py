@@ -12,11 +12,30 @@ import msgspec
 from hedgerow.core.decision import ISSUED_TO_ANOTHER, Decision
 from hedgerow.core.visit import HIDDEN_KINDS, Visit
 from hedgerow.markers.token import page_digest
-from hedgerow.watch.models.bundle import Bins, Bundle
+from hedgerow.watch.models.bundle import Bundle
 from hedgerow.watch.sessions.path import PathSession, step_of
 
 MAX_DEPTH = 12
 """Deeper pages are drawn at this depth."""
+_FEATURE_TEXTS = {
+    "depth": "depth: most links in a row, per page",
+    "width": "width: most links used on one page, per page",
+    "variation": "irregularity of the pace",
+    "depth_difference": "depth, against its fastest part",
+    "width_difference": "width, against its fastest part",
+    "short_variation": "irregularity of its fastest part",
+    "gap_middle": "seconds between pages: median",
+    "gap_low": "seconds between pages: lower tenth",
+    "gap_high": "seconds between pages: upper tenth",
+    "pauses": "pauses of ten seconds or more",
+    "entries": "pages that no link led to",
+    "strays": "links of pages that it had not read just now",
+    "revisits": "pages read again",
+    "onward": "links of the page before",
+    "sideward": "links of the same page as before",
+    "beside": "requests beside pages",
+    "longest": "length of its fastest part",
+}
 
 
 class TreeNode(msgspec.Struct, frozen=True):
@@ -39,11 +58,17 @@ class TreeNode(msgspec.Struct, frozen=True):
 
 
 class FeatureValue(msgspec.Struct, frozen=True):
-    """A feature of the path, and the share of people in the training data that have at most as much of it."""
+    """
+    A feature of the path, and the shares of people and of crawlers in the training data with at most as much of it.
+
+    *text* says what it is. Bundles of older versions do not know the share of crawlers.
+    """
 
     name: str
+    text: str
     value: float
     people_at_most: float
+    crawlers_at_most: float | None
 
 
 class Intervals(msgspec.Struct, frozen=True):
@@ -98,7 +123,7 @@ def intervals_of(nodes: Sequence[TreeNode]) -> Intervals | None:
 
 
 def features_of(visits: Sequence[tuple[Visit, Decision]], bundle: Bundle | None) -> list[FeatureValue]:
-    """Return the features of the last session, against those of people in the training data of *bundle*."""
+    """Return the features of the last session, against people and crawlers in the training data of *bundle*."""
     session = PathSession()
     for visit, _ in visits:
         if session.full:
@@ -109,12 +134,18 @@ def features_of(visits: Sequence[tuple[Visit, Decision]], bundle: Bundle | None)
     if bundle is None or stage is None or not stage.bins:
         return []
     return [
-        FeatureValue(name, round(value, 3), round(_share_at_most(bins, value), 2))
+        FeatureValue(
+            name,
+            _FEATURE_TEXTS.get(name, name),
+            round(value, 3),
+            _share_at_most(bins.edges, bins.shares, value),
+            _share_at_most(bins.edges, bins.crawlers, value) if bins.crawlers else None,
+        )
         for name, value, bins in zip(bundle.features, bundle.row(session), stage.bins, strict=True)
     ]
 
 
-def _share_at_most(bins: Bins, value: float) -> float:
-    """Return about which share of people have at most *value*; of the decile that it is in, one half."""
-    at = bisect_right(bins.edges, value)
-    return min(1.0, sum(bins.shares[:at]) + bins.shares[at] / 2)
+def _share_at_most(edges: Sequence[float], shares: Sequence[float], value: float) -> float:
+    """Return about which share have at most *value*; of the bin that it is in, one half."""
+    at = bisect_right(edges, value)
+    return round(min(1.0, sum(shares[:at]) + shares[at] / 2), 2)
