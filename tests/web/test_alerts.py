@@ -18,6 +18,7 @@ from hedgerow.settings.operation_tables import AlertsSettings
 from hedgerow.web.alert_channels import Alert
 from hedgerow.web.alerts import AlertRules, AlertsThread, SentAlerts
 from hedgerow.web.app import Site
+from hedgerow.web.audit import AuditLog
 from hedgerow.web.metrics import SiteMetrics
 
 START = 1_800_000_000.0
@@ -32,6 +33,10 @@ class Source:
         self.known: list[Campaign] = []
         self.failing: dict[str, str] = {}
         self.certificate_problem = ""
+        self.let_in: list[float] = []
+
+    def complaints(self, start):
+        return [at for at in self.let_in if at >= start]
 
     def metrics(self) -> SiteMetrics:
         return msgspec.structs.replace(self.now)
@@ -109,6 +114,33 @@ def test_unsolved_challenges_are_told_and_solved_ones_are_not():
     assert kinds(look, source, START + 2 * MINUTE) == []
     source.now.challenges = {"issued": 600, "solved": 21}
     assert kinds(look, source, START + 3 * MINUTE) == ["challenges"]
+
+
+DAY = 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("today", "before", "is_told"), [(4, 0, False), (5, 0, True), (5, 17, True), (5, 18, False), (12, 35, True)]
+)
+def test_rising_complaints_are_told_and_usual_ones_are_not(today, before, is_told):
+    source, at = Source(), START
+    source.let_in = [at - 3600.0] * today + [at - 3 * DAY] * before + [at - 9 * DAY] * 100
+    found = [alert for alert in rules().look(source, at) if alert.kind == "complaints"]
+    assert bool(found) is is_told
+    if found:
+        assert f"{today} visitors were let in by hand within a day, {before / 7:.1f} a day" in found[0].text
+
+
+def test_complaints_are_those_of_the_audit_log(tmp_path):
+    site = Site(settings(f"directory = '{tmp_path}'"))
+    try:
+        audit = AuditLog(site.app.settings)
+        for change in ("complaint.let-in", "visitor.forgive", "visitors.forgive", "lists.add"):
+            audit.add("alice", "127.0.0.1", change, "192.0.2.1")
+        assert len(site.complaints(time.time() - 60)) == 3
+        assert site.complaints(time.time() + 60) == []
+    finally:
+        site.close()
 
 
 def test_a_new_campaign_is_told_and_those_of_before_are_not():

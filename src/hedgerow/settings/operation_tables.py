@@ -18,8 +18,8 @@ _MAIL_ADDRESS = re.compile(r"[^\s@<>,;\x00-\x1f]+@[^\s@<>,;\x00-\x1f]+")
 class AlertsSettings(Table, frozen=True):
     """Messages to the operator. Without a webhook and without mail_to there are none."""
 
-    kinds: tuple[Literal["campaign", "crawl", "challenges", "store", "site", "certificate"], ...] = (
-        "campaign", "crawl", "challenges", "store", "site", "certificate",
+    kinds: tuple[Literal["campaign", "crawl", "challenges", "complaints", "store", "site", "certificate"], ...] = (
+        "campaign", "crawl", "challenges", "complaints", "store", "site", "certificate",
     )  # fmt: skip
     site: str = ""
     webhook: str = ""

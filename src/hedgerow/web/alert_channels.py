@@ -24,7 +24,7 @@ from hedgerow.errors import HedgerowError
 from hedgerow.settings.checks import split_listen
 from hedgerow.settings.operation_tables import AlertsSettings
 
-AlertKind = Literal["campaign", "crawl", "challenges", "store", "site", "certificate", "test"]
+AlertKind = Literal["campaign", "crawl", "challenges", "complaints", "store", "site", "certificate", "test"]
 
 _TIMEOUT = 10.0
 _OK_STATUS = range(200, 300)

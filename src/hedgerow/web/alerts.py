@@ -35,6 +35,11 @@ _SHORT = 600.0
 _MIN_CHALLENGES = 100
 _MIN_SOLVED = 0.05
 _MIN_FAILURES = 20
+_DAY = 86_400.0
+_WEEK_BEFORE = 7
+_MIN_COMPLAINTS = 5
+_TIMES_AS_MANY = 2
+"""How many people are let in by hand within a day, and how many times as many as on a day of the week before."""
 _MAX_REMEMBERED = 1000
 _CLOSE_SECONDS = 2.0
 
@@ -47,6 +52,8 @@ class AlertSource(Protocol):
     def metrics(self) -> SiteMetrics: ...
 
     def campaigns(self) -> Sequence[Campaign]: ...
+
+    def complaints(self, start: float) -> Sequence[float]: ...
 
     def problems(self) -> dict[str, str]: ...
 
@@ -85,7 +92,8 @@ class AlertRules:
         )  # fmt: skip
         while len(self._history) > 1 and self._history[1].at <= at - _HOUR:
             self._history.popleft()
-        found = (self._crawl(at), self._challenges(at), self._site(at))
+        complaints = self._complaints(source.complaints(at - (1 + _WEEK_BEFORE) * _DAY), at)
+        found = (self._crawl(at), self._challenges(at), complaints, self._site(at))
         yield from (Alert(kind, subject, text, at, self._name) for kind, subject, text in filter(None, found))
         if problem := source.certificate_problem:
             yield Alert("certificate", "certificate", f"{problem[0].upper()}{problem[1:]}.", at, self._name)
@@ -118,6 +126,16 @@ class AlertRules:
         return "challenges", "challenges", (
             f"Challenges are not solved. Of {issued:,} challenges in the last hour {solved:,} were solved. These are "
             "crawlers, or the page does not work for people: open it yourself, and see hedgerow visitors show."
+        )  # fmt: skip
+
+    def _complaints(self, times: Sequence[float], at: float) -> tuple[AlertKind, str, str] | None:
+        today = sum(one > at - _DAY for one in times)
+        usual = (len(times) - today) / _WEEK_BEFORE
+        if today < _MIN_COMPLAINTS or today <= _TIMES_AS_MANY * usual:
+            return None
+        return "complaints", "complaints", (
+            f"More people than usual were stopped by mistake. {today:,} visitors were let in by hand within a day, "
+            f"{usual:.1f} a day in the week before. The page Complaint names the setting behind each reason."
         )  # fmt: skip
 
     def _site(self, at: float) -> tuple[AlertKind, str, str] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -26,7 +27,7 @@ from hedgerow.core.ledger import Ledger, NoLedger
 from hedgerow.core.page_times import PageTimes
 from hedgerow.core.visit import Visit
 from hedgerow.detectors.driven_browser import SignsSettings
-from hedgerow.errors import SettingsError
+from hedgerow.errors import SettingsError, StoreError
 from hedgerow.lists.model import Lists
 from hedgerow.markers.rewrite import SkeletonCache
 from hedgerow.markers.rules import Rules
@@ -43,6 +44,7 @@ from hedgerow.watch.relay import Intake
 from hedgerow.watch.session_store import WatchSnapshot
 from hedgerow.watch.watch import WatchThread
 from hedgerow.web.alerts import AlertsThread
+from hedgerow.web.audit import COMPLAINTS, AuditLog
 from hedgerow.web.bots import refused_bots
 from hedgerow.web.challenge.endpoint import ChallengeEndpoint
 from hedgerow.web.daily_limits import DailyLimitsThread
@@ -466,6 +468,12 @@ class Site:
         """Count and log a visit that was not let in, or would not have been."""
         self.counters.count_stopped(decision)
         self.log.decided(visit, decision, status, reference, request_id)
+
+    def complaints(self, start: float) -> Sequence[float]:
+        """Return when operators let visitors in by hand since *start*, as far as the audit log can be read."""
+        with suppress(StoreError):
+            return AuditLog(self.app.settings).times_of(COMPLAINTS, start)
+        return ()
 
     def problems(self) -> dict[str, str]:
         """Return the parts of this process that do not work, and what is wrong with them."""

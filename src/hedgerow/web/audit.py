@@ -34,6 +34,8 @@ CREATE INDEX IF NOT EXISTS audit_at ON audit (at);
 _COLUMNS = "at, who, source, change, subject, details"
 _TEXTS = ("who", "source", "change", "subject", "details")
 _MAX_TEXT = 2000
+COMPLAINTS = ("complaint.let-in", "visitor.forgive", "visitors.forgive")
+"""Changes by which an operator let one visitor in: by a reference, on its page, and by the command or the old form."""
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
@@ -80,6 +82,18 @@ class AuditLog:
                 [*values, limit, offset],
             ).fetchall()
         return [AuditEntry(*row) for row in rows], total
+
+    def times_of(self, changes: Sequence[str], start: float) -> Sequence[float]:
+        """Return when these *changes* were made since *start*."""
+        if not self.path.is_file():
+            return ()
+        places = ", ".join("?" * len(changes))
+        with self._connection() as connection:
+            rows = connection.execute(
+                f"SELECT at FROM audit WHERE at >= ? AND change IN ({places})",  # noqa: S608
+                (start, *changes),
+            )
+            return [at for (at,) in rows]
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
