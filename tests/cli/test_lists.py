@@ -226,7 +226,7 @@ def test_blocks_come_from_the_admin_listener(run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "reason"), [(404, b"[]", "status 404"), (200, b"<html>", "Expecting value")]
+    ("status", "body", "reason"), [(404, b"[]", "status 404"), (200, b"<html>", "JSON is malformed")]
 )
 def test_a_server_that_is_no_admin_listener_is_an_error(run, monkeypatch, status, body, reason):
     with admin_listener(monkeypatch, status, body):

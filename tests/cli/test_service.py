@@ -17,6 +17,7 @@ from hedgerow.cli.service import find_site
 from hedgerow.errors import StoreError
 from hedgerow.settings import load_settings
 from hedgerow.web.asgi import Hedgerow
+from hedgerow.web.audit import AuditLog
 from hedgerow.web.run_file import find_running, write_run_file
 from real.servers import HEDGEROW, Running, free_port, wait_for
 
@@ -88,6 +89,37 @@ def test_lists_and_blocks_take_effect_in_the_running_service(shell, tmp_path, op
         wait_for("the forgiveness", lambda: status_of(port) == 502)
     assert not (tmp_path / "home").exists()
     assert find_running() == ([], [])
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "2"), ("--observe",)], ids=["one", "workers", "observing"])
+def test_a_state_in_memory_is_asked_and_changed_through_the_service(shell, tmp_path, options):
+    listener = f"unix:{tmp_path}/admin.sock" if options else f"127.0.0.1:{free_port()}"
+    token = {} if options else {"HEDGEROW__ADMIN__TOKEN": "a-long-secret-of-the-test-0123456789"}
+    with service(tmp_path, "service", "--admin", listener, *options, HEDGEROW__STATE__DURABLE="false", **token) as at:
+        _, port = at
+        assert shell("visitors", "show")[0] == 0
+        assert shell("visitors", "block", "127.0.0.1", "--reason", "by hand")[0] == 0
+        observes = options == ("--observe",)
+        wait_for("the block", lambda: observes or status_of(port) == 403)
+        shown = shell("visitors", "show")[1]
+        assert "127.0.0.1" in shown
+        assert ("would have" in shown) is observes
+        assert shell("campaigns", "show")[1] == "no campaigns\n"
+        assert shell("visitors", "forgive", "127.0.0.1")[0] == 0
+        assert shell("visitors", "forgive", "127.0.0.1")[0] == 1
+        assert shell("attack", "on", "--for", "5m")[0] == 0
+        assert shell("attack", "status")[1].startswith("on since")
+        assert shell("attack", "off")[1] == "no longer under attack\n"
+        assert shell("attack", "off")[1] == "it was not on\n"
+        changes = [row.change for row in AuditLog(find_site(None)).read()[0]]
+        assert changes == ["now.end-attack", "now.attack", "visitor.forgive", "visitor.ban"]
+
+
+def test_a_state_in_memory_without_an_admin_listener_is_a_line(shell, tmp_path):
+    with service(tmp_path, HEDGEROW__STATE__DURABLE="false"):
+        status, _, err = shell("visitors", "block", "192.0.2.7")
+    assert status == 1
+    assert "set listen in [admin]" in err
 
 
 def test_settings_that_name_no_directory_are_those_of_the_service_that_uses_them(shell, tmp_path):

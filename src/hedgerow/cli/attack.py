@@ -11,11 +11,9 @@ from typer import Option
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import format_time, print_json
 from hedgerow.cli.service import Directory, SiteName, find_site
-from hedgerow.cli.visitor_store import open_visitor_stores
+from hedgerow.cli.visitor_store import audit_visitor_command, open_visitor_stores
 from hedgerow.cli.visitors import read_duration
-from hedgerow.core.attack import ATTACK_KEY, attack_of
-from hedgerow.core.decision import Block, Evidence
-from hedgerow.web.audit import audit_command
+from hedgerow.core.attack import ATTACK_KEY, attack_block, attack_of
 
 app = typer.Typer()
 
@@ -33,11 +31,10 @@ def on(
     seconds = read_duration(for_)
     settings = find_site(config, directory, site, place="state", has_started=True)
     now = time.time()
-    evidence = Evidence("administrator", "under-attack", 1.0, "The operator says that the site is under attack.")
-    with open_visitor_stores(settings) as stores:
+    with open_visitor_stores(settings, site) as stores:
         for store in filter(None, stores):
-            store.order(ATTACK_KEY, Block(ATTACK_KEY, "", now, now + seconds, "challenge", evidence))
-    audit_command(settings, "attack.on", "the site", f"For {for_}.")
+            store.order(ATTACK_KEY, attack_block(now, seconds))
+    audit_visitor_command(settings, "attack.on", "the site", f"For {for_}.")
     typer.echo(f"under attack until {format_time(now + seconds)}: visitors without a clearance need one")
     if settings.observe:
         typer.echo(_NOTHING_CHANGES)
@@ -47,10 +44,10 @@ def on(
 def off(config: Config = None, directory: Directory = None, site: SiteName = "") -> None:
     """Stop asking, from the next second on."""
     settings = find_site(config, directory, site, place="state", has_started=True)
-    with open_visitor_stores(settings) as stores:
+    with open_visitor_stores(settings, site) as stores:
         found = [store.order(ATTACK_KEY, None) for store in stores if store is not None]
     if any(found):
-        audit_command(settings, "attack.off", "the site")
+        audit_visitor_command(settings, "attack.off", "the site")
     typer.echo("no longer under attack" if any(found) else "it was not on")
 
 
@@ -59,7 +56,7 @@ def status(config: Config = None, directory: Directory = None, site: SiteName = 
     """Show whether it is on, and until when."""
     settings = find_site(config, directory, site, place="state", changes=False, quiet=json)
     now = time.time()
-    with open_visitor_stores(settings) as stores:
+    with open_visitor_stores(settings, site) as stores:
         found = [attack_of(store.read(now)[0], now) for store in stores if store is not None]
     running = next((block for block in found if block is not None), None)
     if json:

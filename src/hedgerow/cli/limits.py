@@ -62,7 +62,7 @@ def run(
     limits = limits_of(settings)
     with closing(open_ledger(settings)) as ledger, progress_bar("Reading", "visits") as progress:
         days = count_days(_rows(ledger, progress), settings, *limits)
-    found = _summary(settings, days, *limits)
+    found = _summary(settings, site, days, *limits)
     if json:
         print_json(found)
         return
@@ -103,17 +103,18 @@ def _add_day(days: VisitorDays, pages: Counter[str], k1: Limit, k2: Limit) -> No
             days.over[visitor] += 1
 
 
-def _gateways(settings: Settings) -> dict[str, int]:
+def _gateways(settings: Settings, site: str) -> dict[str, int]:
     """Return the addresses of many people; none where no state is stored."""
     now = time.time()
     try:
-        with open_visitor_stores(settings) as (store, _):
-            return gateways_among(store.read(now)[1], now)
+        with open_visitor_stores(settings, site) as stores:
+            scores = [one for store in stores if store is not None for one in store.read(now)[1]]
+            return gateways_among(scores, now)
     except StoreError:
         return {}
 
 
-def _summary(settings: Settings, days: VisitorDays, k1: Limit, k2: Limit) -> dict[str, Any]:
+def _summary(settings: Settings, site: str, days: VisitorDays, k1: Limit, k2: Limit) -> dict[str, Any]:
     own = settings.containment
     return {
         "enabled": settings.clears_silently if own.enabled == "auto" else own.enabled,
@@ -131,7 +132,7 @@ def _summary(settings: Settings, days: VisitorDays, k1: Limit, k2: Limit) -> dic
         "over_k2": sum(count for pages, count in days.holders.items() if pages > k2.pages),
         "over": dict(days.over.most_common()),
         "asked": dict(days.asked.most_common()),
-        "gateways": _gateways(settings),
+        "gateways": _gateways(settings, site),
     }
 
 

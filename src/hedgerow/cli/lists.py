@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import getpass
 import io
@@ -22,8 +21,9 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import STANDARD_OUTPUT, console, new_table, print_json, progress_bar, write_file
+from hedgerow.cli.running_service import RunningService
 from hedgerow.cli.service import Directory, SiteName, find_site
-from hedgerow.errors import HedgerowError, SettingsError, UpstreamError
+from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.importer import FORMATS, Defaults, Format, ListImport
 from hedgerow.lists.model import OWN_AUTHOR, SUBJECT_KINDS, Listing, ListName, SubjectKind, clean_text, parse_subject
@@ -31,7 +31,6 @@ from hedgerow.lists.sql_store import ListFilter
 from hedgerow.lists.times import iso, parse_duration, parse_time
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
-from hedgerow.settings.checks import split_listen
 from hedgerow.web.audit import audit_command
 from hedgerow.web.ledger_access import open_ledger
 from hedgerow.web.list_review import Verdict, review
@@ -42,9 +41,6 @@ app = typer.Typer()
 
 _WIDTH = 140
 _ENTRIES_PER_CHECK = 500
-_ADMIN_TIMEOUT = 10.0
-_MAX_ADMIN_RESPONSE = 1 << 28
-_OK = 200
 _FOLLOWS: dict[Verdict, str] = {
     "renew": "still crawls, is renewed within hours",
     "end": "ends by itself, and the visitor is judged again",
@@ -92,7 +88,7 @@ def show(
     """Show entries: all, those of a kind, or those that apply to one address, in order of precedence."""
     settings = find_site(config, directory, site, place="lists", changes=False, quiet=as_json)
     if blocks:
-        _show_blocks(settings, as_json=as_json)
+        _show_blocks(settings, site, as_json=as_json)
         return
     filter_ = ListFilter(
         list=name, kind=sort, address=_subject(subject) if subject else "", author=author, text=reason,
@@ -163,14 +159,10 @@ def _moment(at: float) -> str:
     return iso(float(int(at))).replace("T", " ").removesuffix("Z")
 
 
-def _show_blocks(settings: Settings, *, as_json: bool) -> None:
-    listener = settings.admin.listen
-    if not listener:
+def _show_blocks(settings: Settings, site: str, *, as_json: bool) -> None:
+    if not settings.admin.listen:
         raise SettingsError(["--blocks needs the admin listener; name it in the settings: [admin] listen"])
-    try:
-        blocks = asyncio.run(_fetch_blocks(*split_listen(listener), settings.admin.token))
-    except (UpstreamError, OSError, ValueError) as error:
-        raise HedgerowError(f"the admin listener at {listener} does not respond: {error}") from None
+    blocks = RunningService(settings, site).blocks()
     if as_json:
         typer.echo(json.dumps(blocks, indent=1))
         return
@@ -179,22 +171,6 @@ def _show_blocks(settings: Settings, *, as_json: bool) -> None:
         cells = (block["key"], _moment(block["until"]), str(block["offence"]), block["evidence"]["text"])
         table.add_row(*(Text(readable(cell)) for cell in cells))
     console(_WIDTH).print(table) if blocks else typer.echo("Nobody is blocked.")
-
-
-async def _fetch_blocks(host: str, port: int, token: str) -> Any:
-    """Return the blocks that the admin listener knows. Raise UpstreamError or ValueError if it does not say."""
-    from hedgerow.web.http_client.pool import Origin, request_once
-
-    origin = Origin(secure=False, host=host, port=port)
-    headers = [(b"host", origin.authority)]
-    if token:
-        headers.append((b"authorization", b"Bearer " + token.encode()))
-    response, body = await request_once(
-        origin, b"GET", b"/blocks", headers, seconds=_ADMIN_TIMEOUT, limit=_MAX_ADMIN_RESPONSE
-    )
-    if response.status != _OK:
-        raise ValueError(f"status {response.status}")
-    return json.loads(body)
 
 
 @app.command()

@@ -39,7 +39,7 @@ def export(
 ) -> None:
     """Write everything that is stored about a visitor as JSON: visits, score, block, campaigns, list entries."""
     settings = find_site(config, directory, site, place="ledger", changes=False, quiet=True)
-    found = _stored(settings, visitor)
+    found = _stored(settings, visitor, site)
     if output == "-":
         print_json(found)
     else:
@@ -55,11 +55,11 @@ def forget(
 ) -> None:
     """Delete what is stored about a visitor, and say what was deleted and what stays."""
     settings = find_site(config, directory, site, place="state", has_started=True)
-    key = visitor_key(settings, visitor)
+    key = visitor_key(settings, visitor, site)
     names = _stored_names(settings, key, visitor)
     deleted = delete_visits(ledger_of(settings), names) if has_ledger(settings) else 0
     typer.echo(f"{deleted:,} visits are deleted from the ledger")
-    with open_visitor_stores(settings) as stores:
+    with open_visitor_stores(settings, site) as stores:
         known = [store.read(time.time()) for store in stores if store is not None]
         keys = [key, prefix_key(key), *_prices_of(key, known)]
         removed = sum(store.order(one, None) for store in stores if store is not None for one in keys)
@@ -106,14 +106,14 @@ def _entries(settings: Settings, key: str, visitor: str) -> list[Listing]:
     return [entry for subject in sorted(subjects) for entry in store.read(ListFilter(subject=subject))]
 
 
-def _stored(settings: Settings, visitor: str) -> dict[str, Any]:
-    key = visitor_key(settings, visitor)
+def _stored(settings: Settings, visitor: str, site: str) -> dict[str, Any]:
+    key = visitor_key(settings, visitor, site)
     names = _stored_names(settings, key, visitor)
     visits: list[dict[str, Any]] = []
     if has_ledger(settings):
         with closing(open_ledger(settings)) as ledger:
             visits = [_visit(row) for row in ledger.visits_of(names, COLUMNS)]
-    with open_visitor_stores(settings) as stores:
+    with open_visitor_stores(settings, site) as stores:
         read = [(store, store.read(time.time())) for store in stores if store is not None]
         keys = {key, prefix_key(key), *_prices_of(key, [one for _, one in read])}
         blocks = [block for _, (found, _) in read for block in found if block.key in keys]

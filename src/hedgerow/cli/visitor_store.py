@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from typer import Argument
 
+from hedgerow.cli.running_service import RunningService
 from hedgerow.core.address import parse_address, prefix_of
 from hedgerow.core.decision import Block, Campaign, VisitorScore
 from hedgerow.errors import StoreError
@@ -20,6 +21,7 @@ from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
 from hedgerow.state.sqlite.journal import connect, order, read, read_campaigns
 from hedgerow.state.store import StateStore
+from hedgerow.web.audit import audit_command
 from hedgerow.web.ledger_access import find_reference
 from hedgerow.web.paths import state_path
 from hedgerow.web.stores import build_hide, import_redis_stores
@@ -41,14 +43,35 @@ class VisitorStore(NamedTuple):
     campaigns: Callable[[], Sequence[Campaign]]
 
 
+def is_in_memory(settings: Settings) -> bool:
+    """Return whether blocks and scores are only in the memory of the running service."""
+    return not settings.state.url and not settings.state.durable
+
+
+def audit_visitor_command(settings: Settings, change: str, subject: str, details: str = "") -> None:
+    """Add what a command has changed to the audit log, unless the service does that itself."""
+    if not is_in_memory(settings):
+        audit_command(settings, change, subject, details)
+
+
 @contextmanager
-def open_visitor_stores(settings: Settings) -> Iterator[tuple[VisitorStore, VisitorStore | None]]:
-    """Open the store of what is enforced, and that of what was found while the site only observed, if there is one."""
+def open_visitor_stores(settings: Settings, site: str = "") -> Iterator[tuple[VisitorStore, VisitorStore | None]]:
+    """
+    Open the store of what is enforced, and that of what was found while the site only observed, if there is one.
+
+    *site* is the name of one of several sites.
+    """
+    if is_in_memory(settings):
+        yield _open_running_service(settings, site)
+        return
     enforced, observed = (msgspec.structs.replace(settings, observe=observe) for observe in (False, True))
     with ExitStack() as stack:
         store = stack.enter_context(_open_store(enforced))
         has_observed = bool(settings.state.url) or state_path(observed).is_file()
         yield store, stack.enter_context(_open_store(observed)) if has_observed else None
+
+
+_NOTHING = VisitorStore(lambda _: ((), ()), lambda *_: False, lambda: ())
 
 
 @contextmanager
@@ -65,13 +88,23 @@ def _open_store(settings: Settings) -> Iterator[VisitorStore]:
                 lambda: sorted(import_redis_stores().read_campaigns(state), key=lambda campaign: campaign.seen),
             )
         return
-    if not settings.state.durable:
-        raise StoreError("state.durable is off: nothing is stored that could be shown")
     path = state_path(settings)
     if not path.parent.is_dir():
         raise StoreError(f"there is no {path}; name the settings of the site with --config")
     with closing(connect(path)) as connection:
         yield VisitorStore(*(partial(function, connection) for function in (read, order, read_campaigns)))  # type: ignore[arg-type]
+
+
+def _open_running_service(settings: Settings, site: str) -> tuple[VisitorStore, VisitorStore | None]:
+    if not settings.admin.listen:
+        raise StoreError(
+            "state.durable is off, so blocks and scores are only in the memory of the service; "
+            "set listen in [admin], and commands ask it"
+        )
+    service = RunningService(settings, site)
+    known = service.state()
+    store = VisitorStore(lambda _: (known.blocks, known.scores), service.order, service.campaigns)
+    return (_NOTHING, store) if known.observing else (store, None)
 
 
 def _order_in_redis(state: StateStore, key: str, block: Block | None) -> bool:
@@ -84,20 +117,20 @@ def _order_in_redis(state: StateStore, key: str, block: Block | None) -> bool:
     return forgiven
 
 
-def visitor_key(settings: Settings, visitor: str) -> str:
+def visitor_key(settings: Settings, visitor: str, site: str = "") -> str:
     """Return the key of a visitor: from an address, from a reference in the ledger, or the key itself."""
     if _REFERENCE.fullmatch(visitor):
-        return _shown_key(settings, str(find_reference(settings, visitor.upper(), ("visitor",))[0]))
+        return _shown_key(settings, str(find_reference(settings, visitor.upper(), ("visitor",))[0]), site)
     address = parse_address(visitor)
     return prefix_of(address) if address else visitor
 
 
-def _shown_key(settings: Settings, stored: str) -> str:
+def _shown_key(settings: Settings, stored: str, site: str) -> str:
     """Return the key of the visitor that the ledger stores as *stored*: one whose block or score is known."""
     hide = build_hide(settings)
     if hide is None or parse_address(stored.partition("/")[0]) is None:
         return stored
-    with open_visitor_stores(settings) as stores:
+    with open_visitor_stores(settings, site) as stores:
         known = [store.read(time.time()) for store in stores if store is not None]
     keys = {block.key for blocks, _ in known for block in blocks} | {key for _, scores in known for key, _ in scores}
     found = sorted(key for key in keys if hide(key) == stored)

@@ -21,7 +21,7 @@ from hedgerow.cli.output import console, format_time, new_table, print_json
 from hedgerow.cli.path_explanation import explain_path
 from hedgerow.cli.personal_data import export, forget
 from hedgerow.cli.service import Directory, SiteName, find_site
-from hedgerow.cli.visitor_store import Visitor, open_visitor_stores, visitor_key
+from hedgerow.cli.visitor_store import Visitor, audit_visitor_command, is_in_memory, open_visitor_stores, visitor_key
 from hedgerow.core.address import parse_address
 from hedgerow.core.decision import JUDGED_PERSON, Block, Evidence, VisitorScore
 from hedgerow.core.state import ACCOUNT, prefix_key
@@ -31,7 +31,6 @@ from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.policy.score import explained
 from hedgerow.request.path_rules import GROUP
-from hedgerow.web.audit import audit_command
 from hedgerow.web.ledger_access import count_visits, find_reference, find_stopped
 from hedgerow.web.paths import state_path
 from hedgerow.web.visitor_rows import visitor_rows
@@ -61,14 +60,14 @@ def show(
     """Show suspected and blocked visitors, with the reasons, and addresses of many people."""
     settings = find_site(config, directory, site, place="state", changes=False, quiet=json)
     now = time.time()
-    with open_visitor_stores(settings) as stores:
+    with open_visitor_stores(settings, site) as stores:
         rows: list[dict[str, Any]] = [
             msgspec.to_builtins(row)
             for store, observed in zip(stores, (False, True), strict=True)
             if store is not None
             for row in visitor_rows(settings, *store.read(now), now, observed=observed)
         ]
-    key = visitor_key(settings, visitor) if visitor else ""
+    key = visitor_key(settings, visitor, site) if visitor else ""
     if not key:
         rows = [row for row in rows if row["identity"] != "person" or row["suspicion"] or row["why"] != _PERSON]
     if key:
@@ -91,12 +90,12 @@ def show(
 def forgive(visitor: Visitor, config: Config = None, directory: Directory = None, site: SiteName = "") -> None:
     """Clear the score and the block of a visitor. A running Hedgerow does so within a second."""
     settings = find_site(config, directory, site, place="state", has_started=True)
-    key = visitor_key(settings, visitor)
-    with open_visitor_stores(settings) as stores:
+    key = visitor_key(settings, visitor, site)
+    with open_visitor_stores(settings, site) as stores:
         forgiven = [store.order(one, None) for store in stores if store for one in (key, prefix_key(key))]
     if not any(forgiven):
         raise StoreError(f"{readable(key)} is neither suspected nor blocked")
-    audit_command(settings, "visitors.forgive", key)
+    audit_visitor_command(settings, "visitors.forgive", key)
     typer.echo(f"{readable(key)} is forgiven")
 
 
@@ -112,14 +111,14 @@ def block(
     """Block a visitor for some time. A running Hedgerow does so within a second."""
     seconds = read_duration(for_)
     settings = find_site(config, directory, site, place="state", has_started=True)
-    key, now = visitor_key(settings, visitor), time.time()
+    key, now = visitor_key(settings, visitor, site), time.time()
     until = now + seconds
     prefix = key if parse_address(key.partition("/")[0]) else ""
     evidence = Evidence("administrator", "administrator", 1.0, reason)
-    with open_visitor_stores(settings) as stores:
+    with open_visitor_stores(settings, site) as stores:
         for store in filter(None, stores):
             store.order(key, Block(key, prefix, now, until, "refuse", evidence))
-    audit_command(settings, "visitors.block", key, f"For {for_}. {reason}")
+    audit_visitor_command(settings, "visitors.block", key, f"For {for_}. {reason}")
     typer.echo(f"{readable(key)} is blocked until {format_time(until)}")
 
 
@@ -160,9 +159,9 @@ def show_campaigns(
     """Show the campaigns of the last days, latest first."""
     settings = find_site(config, directory, site, place="state", changes=False, quiet=json)
     paths = [state_path(msgspec.structs.replace(settings, observe=observe)) for observe in (False, True)]
-    if not settings.state.url and settings.state.durable and not any(path.is_file() for path in paths):
+    if not (settings.state.url or is_in_memory(settings) or any(path.is_file() for path in paths)):
         raise StoreError(f"there is no {paths[0]}; name the settings of the site with --config")
-    with open_visitor_stores(settings) as (store, observing):
+    with open_visitor_stores(settings, site) as (store, observing):
         enforced, observed = list(store.campaigns()), list(observing.campaigns()) if observing is not None else []
     campaigns = sorted([*enforced, *observed], key=lambda each: -each.seen)
     if campaign:
@@ -205,7 +204,7 @@ def explain(
         return
     settings = find_site(config, directory, site, place="ledger", changes=False)
     if parse_address(reference) or reference.startswith(ACCOUNT):
-        row = find_stopped(settings, visitor_key(settings, reference), _COLUMNS)
+        row = find_stopped(settings, visitor_key(settings, reference, site), _COLUMNS)
     else:
         row = find_reference(settings, reference.upper(), _COLUMNS)
     try:

@@ -33,8 +33,8 @@ from hedgerow.web.response_headers import Headers, header
 
 _ACTIONS = ("pass", "challenge", "detain", "refuse")
 _PATHS = (
-    b"/, /api/v1/openapi.json, /live, /ready, /health, /metrics, /blocks, /would-have-blocked, /campaigns, /models and "
-    b"/lists"
+    b"/, /api/v1/openapi.json, /live, /ready, /health, /metrics, /blocks, /would-have-blocked, /state, /campaigns, "
+    b"/models and /lists"
 )
 _SEE_OTHER = 303
 _TO_START = [(b"location", b"/")]
@@ -232,6 +232,10 @@ class Admin:
                 found = self._site.stores.state.blocks(time.time()) if self._site.app.settings.observe else ()
                 blocks = visitors_of(found)
                 return 200, JSON, msgspec.json.encode(blocks)
+            case "/state":
+                state, observes = self._site.stores.state, bool(self._site.app.settings.observe)
+                known = {"observing": observes, "blocks": state.blocks(time.time()), "scores": state.scores()}
+                return 200, JSON, msgspec.json.encode(known)
             case "/campaigns":
                 return 200, JSON, msgspec.json.encode(self._site.campaigns())
             case "/models":

@@ -1,0 +1,100 @@
+"""
+Asks the admin listener of a running service, for what is only in its memory.
+
+Commands use the files and databases of a service themselves, so they also work while it is down. With `state.durable`
+off, blocks and scores are in no file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hedgerow.core.attack import ATTACK_KEY
+from hedgerow.core.decision import Block, Campaign, VisitorScore
+from hedgerow.errors import StoreError, UpstreamError
+from hedgerow.settings import Settings
+from hedgerow.settings.checks import socket_path, split_listen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_TIMEOUT = 10.0
+_MAX_RESPONSE = 1 << 28
+_OK, _UNKNOWN, _NOT_NOW = 200, 404, 409
+_ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - what a listener may be bound to
+
+
+class State(msgspec.Struct, frozen=True):
+    """What the admin listener says about the state of a service."""
+
+    observing: bool
+    blocks: list[Block]
+    scores: list[tuple[str, VisitorScore]]
+
+
+class RunningService:
+    """The service with these settings; *site* is the name of one of several sites."""
+
+    def __init__(self, settings: Settings, site: str = "") -> None:
+        self._admin = settings.admin
+        self._root = f"/sites/{site}" if site else ""
+
+    def state(self) -> State:
+        return self._get("/state", State)
+
+    def blocks(self) -> Any:
+        return self._get("/blocks", Any)
+
+    def campaigns(self) -> Sequence[Campaign]:
+        return self._get("/campaigns", list[Campaign])
+
+    def order(self, key: str, block: Block | None) -> bool:
+        """Block or forgive a key, or set the switch "under attack". Return false if there was nothing to forgive."""
+        seconds = f"{block.until - block.since:.0f}s" if block is not None else ""
+        if key == ATTACK_KEY:
+            return self._change("now/attack" if block else "now/end-attack", {"duration": seconds} if block else {})
+        if block is None:
+            return self._change("visitor/forgive", {"visitor": key})
+        return self._change("visitor/ban", {"visitor": key, "duration": seconds, "reason": block.evidence.text})
+
+    def _get(self, path: str, kind: Any) -> Any:
+        status, body = self._ask(b"GET", path)
+        if status != _OK:
+            raise StoreError(self._fault(f"status {status}"))
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.MsgspecError as error:
+            raise StoreError(self._fault(str(error))) from None
+
+    def _change(self, action: str, fields: dict[str, str]) -> bool:
+        status, _ = self._ask(b"POST", f"/api/v1/{action}", msgspec.json.encode(fields))
+        if status not in {_OK, _UNKNOWN, _NOT_NOW}:
+            raise StoreError(self._fault(f"status {status}"))
+        return status == _OK
+
+    def _ask(self, method: bytes, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        from hedgerow.web.http_client.pool import Origin, request_once
+
+        host, port = ("localhost", 80) if socket_path(self._admin.listen) else split_listen(self._admin.listen)
+        host = "127.0.0.1" if host in _ANY_ADDRESS else host
+        origin = Origin(secure=False, host=host, port=port, path=socket_path(self._admin.listen))
+        headers = [(b"host", origin.authority)]
+        if self._admin.token:
+            headers.append((b"authorization", b"Bearer " + self._admin.token.encode()))
+        if body:
+            headers.append((b"content-type", b"application/json"))
+        asking = request_once(
+            origin, method, (self._root + path).encode(), headers, body, seconds=_TIMEOUT, limit=_MAX_RESPONSE
+        )
+        try:
+            response, received = asyncio.run(asking)
+        except (UpstreamError, OSError, ValueError) as error:
+            raise StoreError(self._fault(str(error))) from None
+        return response.status, received
+
+    def _fault(self, reason: str) -> str:
+        more = "; set token in [admin]: commands cannot log in with a password" if "status 401" in reason else ""
+        return f"the admin listener at {self._admin.listen} does not respond: {reason}{more}"
