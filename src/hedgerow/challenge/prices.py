@@ -19,9 +19,9 @@ answers of an address are counted as well.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from hedgerow.core.address import network_of
+from hedgerow.core.address import network_of, parse_address
 from hedgerow.core.decision import VisitorScore
 
 STEP = 10.0
@@ -135,9 +135,19 @@ def is_price_key(key: str) -> bool:
     return key.startswith((_KEY, _GATEWAY_KEY, _CLAIM, _SHOWN))
 
 
+def priced_address(key: str) -> str:
+    """Return the address whose pages *key* counts, or "". Networks, clearances and accounts are none."""
+    name = key.removeprefix(_KEY) if key.startswith(_KEY) else ""
+    return name if not name.endswith("/48") and parse_address(name.partition("/")[0]) else ""
+
+
 def gateway_of(key: str) -> str:
     """Return the address of which *key* counts the clearances that are held, or ""."""
     return key.removeprefix(_GATEWAY_KEY) if key.startswith(_GATEWAY_KEY) else ""
+
+
+PriceLevel = Literal["usual", "work", "captcha", "none"]
+"""What the next clearance costs: the usual work, more work, an image or recording, or there is none."""
 
 
 class ClearancePrice(NamedTuple):
@@ -171,6 +181,18 @@ def wants_captcha(price: int) -> bool:
 def is_sold_out(price: int) -> bool:
     """Return whether the address gets no clearance."""
     return price > WORK_STEPS + CAPTCHA_STEPS
+
+
+def price_level(price: int) -> PriceLevel:
+    """
+    Return what a price that has risen so often means.
+
+    >>> [price_level(price) for price in (0, 1, 4, 5, 7, 8)]
+    ['usual', 'work', 'work', 'captcha', 'captcha', 'none']
+    """
+    if is_sold_out(price):
+        return "none"
+    return "captcha" if wants_captcha(price) else "work" if price else "usual"
 
 
 class _Holders:

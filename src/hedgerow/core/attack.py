@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hedgerow.core.decision import Block
+from hedgerow.core.decision import Block, Evidence
 
 ATTACK_KEY = "site:under-attack"
 """The key of the block that stands for the switch. No visitor has it."""
@@ -25,6 +25,12 @@ class AttackSwitch:
         """When it ends; 0 if it is off."""
         self.check_at = 0.0
         """When the state is to be asked again."""
+
+
+def attack_block(at: float, seconds: float) -> Block:
+    """Return the block that switches it on for so many seconds from *at*."""
+    evidence = Evidence("administrator", "under-attack", 1.0, "The operator says that the site is under attack.")
+    return Block(ATTACK_KEY, "", at, at + seconds, "challenge", evidence)
 
 
 def attack_of(blocks: Iterable[Block], at: float) -> Block | None:

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from hedgerow.core.decision import Campaign, Evidence
+from hedgerow.challenge.prices import HALF_LIFE, counted_pages, price_key
+from hedgerow.core.decision import Campaign, Evidence, ScoreUpdate
 from hedgerow.core.ledger import Entry
 from hedgerow.ledger.minutes import StepCount
 from hedgerow.web.dashboard.pages import PAGES
@@ -81,6 +82,34 @@ def test_observing_says_would_have(tmp_path):
     page = desk.ask().body.decode()
     assert "Observing only." in page
     assert "Would have blocked" in page
+
+
+@pytest.mark.parametrize("observe", [False, True])
+def test_the_attack_switch_is_a_button(tmp_path, observe):
+    desk = Desk(tmp_path, f"observe = {str(observe).lower()}\n")
+    assert "Ask every visitor for a clearance" in desk.ask().body.decode()
+    answer = desk.post("/dashboard/now/attack", duration="30m")
+    assert answer.status == 303
+    said = desk.ask(answer.header("location").decode()).body.decode()
+    assert ("Nobody is asked" in said) is observe
+    assert "Under attack</b> until" in said
+    left = desk.read("now")["attack_until"] - time.time()
+    assert 1700 < left <= 1800
+    assert desk.read("now")["blocked"] == 0, "it is no block of a visitor"
+    assert desk.change("now/end-attack").status == 200
+    assert desk.change("now/end-attack").status == 409
+    assert desk.read("now")["attack_until"] == 0
+    assert [row["change"] for row in desk.read("audit")["rows"]] == ["now.end-attack", "now.attack"]
+
+
+def test_prices_of_addresses_are_counted(desk):
+    now, state = time.time(), desk.site.stores.state
+    for address, pages in (("192.0.2.1", 20), ("192.0.2.2", 50), ("192.0.2.3", 85), ("192.0.2.4", 120)):
+        state.update_score(ScoreUpdate(price_key(address), now, 0, HALF_LIFE, codes=counted_pages(pages, now)))
+    assert [one["addresses"] for one in desk.read("now")["prices"]] == [1, 1, 1]
+    (dear,) = desk.read("visitor?visitor=192.0.2.3")["clearances"]
+    assert dear == {"address": "192.0.2.3", "held": 0, "pages": 85, "next": "captcha"}
+    assert b"an image or a recording" in desk.ask("/dashboard/visitor?visitor=192.0.2.3").body
 
 
 def test_names_targets_and_user_agents_of_visitors_are_text(desk):

@@ -74,10 +74,13 @@ def test_the_path_is_a_tree_with_traps_and_links_of_others():
     assert intervals_of([]) is None
 
 
-def test_features_are_compared_with_those_of_people():
+def test_features_are_compared_with_those_of_people_and_crawlers():
     entries = [(visit(f"/{n}", f"/{n - 1}", at=0.1 * n), Decision("pass")) for n in range(1, 31)]
     found = {one.name: one for one in features_of(entries, shipped("boosted"))}
     assert found["depth"].people_at_most > 0.9, "no person goes thirty links deep"
+    assert found["depth"].crawlers_at_most < found["depth"].people_at_most
+    assert found["gap_middle"].text == "seconds between pages: median"
+    assert {one.text for one in found.values()}.isdisjoint(found), "each has words"
     assert all(0 <= one.people_at_most <= 1 for one in found.values())
     assert features_of(entries[:3], shipped("boosted")) == []
     assert features_of(entries, None) == []

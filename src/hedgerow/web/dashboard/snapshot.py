@@ -12,10 +12,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from hedgerow.challenge.prices import is_price_key
+from hedgerow.challenge.prices import (
+    HALF_LIFE,
+    MAX_HELD,
+    PriceLevel,
+    gateway_key,
+    is_price_key,
+    pages_within_a_day,
+    price_key,
+    price_level,
+    price_of,
+    priced_address,
+)
 from hedgerow.core.attack import visitors_of
 from hedgerow.core.decision import Block, VisitorScore
 from hedgerow.core.state import State
+from hedgerow.policy.score import score_at
 from hedgerow.web.visitor_rows import gateways_among
 
 _REUSE = 20.0
@@ -28,6 +40,7 @@ class Snapshot:
     Blocks and scores of visitors, by key.
 
     *suspects* are the scores of those that are not taken for people, and *reasons* the codes against them.
+    *prices* counts addresses by what the next clearance costs there.
     """
 
     def __init__(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]], now: float) -> None:
@@ -50,6 +63,25 @@ class Snapshot:
                 # Whoever waits for the interpreter gets it now.
                 time.sleep(_PAUSE)
         self.gateways = gateways_among(prices, now)
+        self._prices = dict(prices)
+        self.prices = Counter[str]()
+        for number, (key, _) in enumerate(prices):
+            if address := priced_address(key):
+                self.prices[self.price(address, now)] += 1
+            if number % _SLICE == 0:
+                time.sleep(_PAUSE)
+
+    def price(self, address: str, now: float) -> PriceLevel:
+        """Return what the next clearance costs at *address*."""
+        return price_level(price_of(self.pages(address, now), self.held(address, now)))
+
+    def held(self, address: str, now: float) -> int:
+        """Return how many clearances are used side by side at *address*."""
+        return min(MAX_HELD, round(score_at(self._prices.get(gateway_key(address)), now, HALF_LIFE)))
+
+    def pages(self, address: str, now: float) -> int:
+        """Return how many pages count for the price at *address*."""
+        return pages_within_a_day(self._prices.get(price_key(address)), now)
 
 
 class Snapshots:

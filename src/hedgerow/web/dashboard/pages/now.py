@@ -9,11 +9,14 @@ from typing import Literal
 
 import msgspec
 
+from hedgerow.challenge.prices import PriceLevel
+from hedgerow.core.attack import ATTACK_KEY, attack_block
 from hedgerow.errors import StoreError
 from hedgerow.ledger.minutes import MINUTE, StepCount
 from hedgerow.ledger.reader import Row
+from hedgerow.lists.times import parse_duration
 from hedgerow.web.daily_limits import limits_of
-from hedgerow.web.dashboard.page import Context, Page
+from hedgerow.web.dashboard.page import Action, Context, Done, Duration, Empty, Page, Problem
 from hedgerow.web.dashboard.snapshot import Snapshot
 from hedgerow.web.visitor_rows import VisitorRow, describe_reason, row_of
 
@@ -24,6 +27,11 @@ _RECENT = 900
 _MIN_STOPPED, _MIN_SHARE = 10, 0.05
 """Requests of the last quarter of an hour, and their share, from which the site is said to be crawled."""
 _MAX_ROWS = 20
+_PRICES: dict[PriceLevel, str] = {
+    "work": "more work than usual",
+    "captcha": "an image or a recording",
+    "none": "none until pages of the last day no longer count",
+}
 _STOPPED_COLUMNS = ("at", "visitor", "method", "target", "user_agent", "action", "code", "ref", "observed")
 
 
@@ -60,6 +68,19 @@ class Budget(msgspec.Struct, frozen=True):
     why: str
 
 
+class PriceCount(msgspec.Struct, frozen=True):
+    """How many addresses get their next clearance only at this price."""
+
+    price: str
+    addresses: int
+
+
+class StartAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """*duration* is when it ends by itself."""
+
+    duration: Duration = "2h"
+
+
 class Stopped(msgspec.Struct, frozen=True):
     """A visit that did not pass, or would not have passed."""
 
@@ -79,7 +100,8 @@ class Now(msgspec.Struct, frozen=True):
     The state of the site.
 
     *sentence* answers whether the site is being crawled. *pages_saved* are pages of the span that crawlers did not get.
-    *challenges* and *detained* count since the start of the service. *history* is false without a ledger.
+    While the site only observes, crawlers got them. *challenges* and *detained* count since the start of the service.
+    *attack_until* is the end of the "under attack" switch, 0 if it is off. *history* is false without a ledger.
     """
 
     sentence: str
@@ -100,8 +122,10 @@ class Now(msgspec.Struct, frozen=True):
     detained: int
     visitors: int
     budgets: list[Budget]
+    prices: list[PriceCount]
     gateways: int
     components: list[Component]
+    attack_until: float
 
 
 def query(context: Context, parameters: NowParameters) -> Now:
@@ -111,7 +135,7 @@ def query(context: Context, parameters: NowParameters) -> Now:
     totals = Counter[str]()
     for one in counts:
         totals[one.action] += one.visits
-    saved = sum(one.pages for one in counts if one.action != "pass" and not one.observed)
+    saved = sum(one.pages for one in counts if one.action != "pass" and bool(one.observed) == bool(settings.observe))
     sentence, is_crawled = _sentence(context, recent)
     k1, k2 = limits_of(settings)
     return Now(
@@ -136,8 +160,10 @@ def query(context: Context, parameters: NowParameters) -> Now:
             Budget("without a clearance", k1.pages, k1.why),
             Budget("with a clearance", k2.pages, k2.why),
         ],
+        prices=[PriceCount(_PRICES[level], known.prices[level]) for level in _PRICES],
         gateways=len(known.gateways),
         components=_components(context, problem),
+        attack_until=site.attack_until(now),
     )
 
 
@@ -233,6 +259,23 @@ def _components(context: Context, ledger_problem: str) -> list[Component]:
     return [Component(name, problems.get(name, "")) for name in dict.fromkeys([*names, *problems])]
 
 
+def start_attack(context: Context, request: StartAttack) -> Done:
+    context.site.stores.state.commit(attack_block(context.now, parse_duration(request.duration)))
+    said = f"Every visitor without a clearance needs one, for {request.duration}."
+    if context.settings.observe:
+        said = f"Recorded for {request.duration}. Nobody is asked, because the site only observes."
+    return Done(said, "the site", "/")
+
+
+def end_attack(context: Context, _: Empty) -> Done:
+    ended = context.site.stores.state.forgive(ATTACK_KEY)
+    if ended is None:
+        raise Problem(503, "Redis does not answer. It ends as soon as Redis does.")
+    if not ended:
+        raise Problem(409, "It is not on.")
+    return Done("Visitors without a clearance are not asked any more.", "the site", "/")
+
+
 PAGE = Page(
     name="now",
     title="Now",
@@ -240,4 +283,8 @@ PAGE = Page(
     query=query,
     result=Now,
     parameters=NowParameters,
+    actions=(
+        Action("attack", "Ask every visitor without a clearance for one, for some time.", StartAttack, start_attack),
+        Action("end-attack", "Stop asking every visitor without a clearance.", Empty, end_attack),
+    ),
 )

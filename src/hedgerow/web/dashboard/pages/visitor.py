@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Meta
 
+from hedgerow.challenge.prices import PriceLevel
 from hedgerow.core.address import parse_address
 from hedgerow.core.decision import Block, Decision, Evidence
 from hedgerow.core.state import ACCOUNT, CLEARANCE, prefix_key
@@ -31,6 +32,7 @@ from hedgerow.web.visitor_rows import VisitorRow, row_of
 
 _MAX_VISITS = 300
 _MAX_REASONS = 60
+_MAX_ADDRESSES = 5
 _DAY = 86_400.0
 
 Name = Annotated[str, Meta(min_length=1, max_length=500, description="An address, account:NAME, a key or a reference.")]
@@ -56,6 +58,18 @@ class TimedReason(msgspec.Struct, frozen=True):
     code: str
     text: str
     target: str
+
+
+class Clearance(msgspec.Struct, frozen=True):
+    """
+    What an address has of clearances: how many are used side by side, the pages that were read with them within a day,
+    and what the next one costs there.
+    """
+
+    address: str
+    held: int
+    pages: int
+    next: PriceLevel
 
 
 class Preview(msgspec.Struct, frozen=True):
@@ -88,6 +102,7 @@ class VisitorDetails(msgspec.Struct, frozen=True):
     features: list[FeatureValue]
     agents: dict[str, int]
     addresses: dict[str, int]
+    clearances: list[Clearance]
     fingerprints: dict[str, int]
     signs: dict[str, int]
     listed: list[str]
@@ -134,6 +149,7 @@ def query(context: Context, parameters: VisitorParameters) -> VisitorDetails:
         features=features_of(entries, paths.bundle if paths is not None else None),
         agents=dict(Counter(visit.user_agent for visit in visits).most_common(10)),
         addresses=dict(Counter(visit.address for visit in visits).most_common(20)),
+        clearances=_clearances(context, key, visits),
         fingerprints=dict(Counter(visit.fingerprint for visit in visits if visit.fingerprint).most_common(10)),
         signs=dict(Counter(sign for visit in visits for sign in visit.anomalies).most_common(20)),
         listed=_listed(context, key, visits),
@@ -147,6 +163,16 @@ def _row(context: Context, key: str) -> VisitorRow:
     return row_of(
         context.settings, key, known.scores.get(key), block, context.now, observed=bool(context.settings.observe)
     )
+
+
+def _clearances(context: Context, key: str, visits: Sequence[Visit]) -> list[Clearance]:
+    known, now = context.snapshot, context.now
+    addresses = dict.fromkeys([key, *(visit.prefix for visit in reversed(visits))])
+    return [
+        Clearance(one, known.held(one, now), known.pages(one, now), known.price(one, now))
+        for one in addresses
+        if parse_address(one.partition("/")[0])
+    ][:_MAX_ADDRESSES]
 
 
 def _reasons(entries: Sequence[tuple[Visit, Decision]]) -> list[TimedReason]:
