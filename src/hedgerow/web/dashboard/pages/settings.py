@@ -251,7 +251,9 @@ def _write(config: Path, text: str) -> None:
         new.touch(mode=0o600)
         new.write_text(text, "utf-8")
         new.chmod(status.st_mode & 0o777)
-        os.chown(new, status.st_uid, status.st_gid)
+        made = new.stat()
+        if (made.st_uid, made.st_gid) != (status.st_uid, status.st_gid):
+            os.chown(new, status.st_uid, status.st_gid)
         new.replace(config)
     except OSError as error:
         new.unlink(missing_ok=True)
