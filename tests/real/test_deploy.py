@@ -403,6 +403,14 @@ def test_what_is_yaml_can_be_read(name):
         assert (built / found["services"]["hedgerow"]["build"]["dockerfile"]).exists()
         assert found["services"]["hedgerow"]["command"][0] == "protect"
         assert set(found["volumes"]) == {"state"}
+        service = found["services"]["hedgerow"]
+        ports = {mapping.rpartition(":")[2] for mapping in service["ports"]}
+        listening = {word.rpartition(":")[2] for word in service["command"] if word.startswith("0.0.0.0:")}
+        exposed = re.search(r"^EXPOSE (.*)$", (DEPLOY / "docker" / "Dockerfile").read_text(), re.MULTILINE)
+        assert ports == listening == {"8080", "8081"} <= set(exposed[1].split())
+        # Whoever reaches the port of the machine needs the token, and only the machine itself reaches it.
+        assert "HEDGEROW__ADMIN__TOKEN" in service["environment"]
+        assert "127.0.0.1:8081:8081" in service["ports"]
         checked("check-jsonschema", "--builtin-schema", "vendor.compose-spec", str(DEPLOY / name))
     elif name.startswith("traefik"):
         http = found["http"]

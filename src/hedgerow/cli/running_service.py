@@ -8,7 +8,7 @@ off, blocks and scores are in no file.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from hedgerow.settings.checks import socket_path, split_listen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+T = TypeVar("T")
 
 _TIMEOUT = 10.0
 _MAX_RESPONSE = 1 << 28
@@ -45,8 +47,8 @@ class RunningService:
     def state(self) -> State:
         return self._get("/state", State)
 
-    def blocks(self) -> Any:
-        return self._get("/blocks", Any)
+    def blocks(self) -> Sequence[Any]:
+        return self._get("/blocks", list[Any])
 
     def campaigns(self) -> Sequence[Campaign]:
         return self._get("/campaigns", list[Campaign])
@@ -60,7 +62,7 @@ class RunningService:
             return self._change("visitor/forgive", {"visitor": key})
         return self._change("visitor/ban", {"visitor": key, "duration": seconds, "reason": block.evidence.text})
 
-    def _get(self, path: str, kind: Any) -> Any:
+    def _get(self, path: str, kind: type[T]) -> T:
         status, body = self._ask(b"GET", path)
         if status != _OK:
             raise StoreError(self._fault(f"status {status}"))

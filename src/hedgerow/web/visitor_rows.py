@@ -3,20 +3,50 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
+from hedgerow.challenge.interfaces import TOO_MANY
 from hedgerow.challenge.prices import GATEWAY_FROM, HALF_LIFE, gateway_of, is_price_key
 from hedgerow.core.attack import visitors_of
-from hedgerow.core.decision import Block, VisitorScore
+from hedgerow.core.decision import JUDGED_PERSON, Block, VisitorScore
 from hedgerow.detectors.registry import registry
 from hedgerow.policy.score import explained, score_at
 from hedgerow.settings import Settings
 
+T = TypeVar("T")
+
 _FIELD = re.compile(r"\{[^}]*\}")
 _LAST_FIELD = re.compile(r": \{[^}]*\}\.$")
 """What a sentence of evidence says about one visit, such as the name of a page."""
+
+
+_OTHER_CODES = {
+    JUDGED_PERSON: ("Judged a person by its path.", ""),
+    "suspect": ("The score is above the limit for suspects.", "[policy]: suspect_at"),
+    TOO_MANY: ("Was shown many challenges and solved none.", "[policy]: challenges"),
+    "campaign": ("Uses links of other visitors as a campaign does.", '[campaigns]: response = "record"'),
+    "path-hurried": ("Opens page after page faster than anybody reads.", '[watch]: paths = "record"'),
+    "path-without-links": ("Hardly uses links, above k2 pages a day.", '[watch]: paths = "record"'),
+    "path-doubtful": ("The order of its pages is near that of crawlers.", '[watch]: paths = "record"'),
+    "path-": ("The order of its pages is that of crawlers.", '[watch]: paths = "record"'),
+    "window-doubtful": ("Its last visits are near those of crawlers.", '[watch]: windows = "record"'),
+    "window-": ("Its last visits are those of crawlers.", '[watch]: windows = "record"'),
+    "list-black": ("Is on the black list.", "the entry on the page Lists"),
+    "administrator": ("Blocked by an operator.", "the block, on the page of the visitor"),
+    "store-away": ("The state cannot be asked.", "[state]: on_failure"),
+}
+"""Codes that are not of detectors, or that begin like this: what they mean, and what to loosen."""
+_LOOSER = {
+    "k1": "[containment]: k1",
+    "k2": "[containment]: k2",
+    "k1-programs": "the white list, for this program",
+    "program-": "the white list, for this program",
+    "under-attack": "the switch “under attack”, on the page Now",
+}
+"""What to loosen if that is not what the settings of the detector say."""
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -107,4 +137,25 @@ def _why(score: VisitorScore, blocked_by: Block | None, people: int) -> str:
 def describe_reason(code: str, times: int = 1) -> Reason:
     """Return a reason with the words of its evidence; what differs from visit to visit is left out or open."""
     found = registry().find_code(code)
-    return Reason(code, times, "" if found is None else _FIELD.sub("…", _LAST_FIELD.sub(".", found[1].text)))
+    if found is None:
+        return Reason(code, times, _of_code(_OTHER_CODES, code, ("", ""))[0])
+    text = _FIELD.sub("…", _LAST_FIELD.sub(".", found[1].text))
+    return Reason(code, times, text.replace("….", "…"))
+
+
+def what_to_loosen(code: str) -> str:
+    """Return the settings by which evidence with this code becomes rarer, or what else helps."""
+    if looser := _of_code(_LOOSER, code, ""):
+        return looser
+    found = registry().find_code(code)
+    if found is None:
+        return _of_code(_OTHER_CODES, code, ("", ""))[1]
+    detector, _ = found
+    return f"[{detector.table}]: {detector.enabled}" if detector.table else detector.enabled
+
+
+def _of_code(table: Mapping[str, T], code: str, default: T) -> T:
+    """Return the entry of a code, or of its longest beginning that ends with a hyphen."""
+    if code in table:
+        return table[code]
+    return table.get(f"{code.partition('-')[0]}-", default)

@@ -82,6 +82,21 @@ def test_a_campaign_shows_members_networks_and_shared_links(desk):
     assert "192.0.2.2 used 2 links of 192.0.2.1" in html
 
 
+def test_links_of_a_visitor_who_is_no_member_are_drawn_as_well(desk, campaign):
+    assert "198.51.100.9" not in campaign.members
+    desk.block("198.51.100.9")
+    known, unknown = (Marker("page", visitor_digest(name)[:6], b"", "/a") for name in ("198.51.100.9", "198.51.100.10"))
+    paths = [("/c", known), ("/d", known), ("/e", unknown), ("/f", unknown)]
+    write(desk, *(visit("192.0.2.1", path, marker=marker) for path, marker in paths))
+    detail = desk.read("campaigns?id=c1")["detail"]
+    others = [node["member"] for node in detail["nodes"] if not node["is_member"]]
+    assert others[0] == "198.51.100.9"
+    assert others[1].startswith("another visitor (")
+    assert {(edge["issuer"], edge["links"]) for edge in detail["edges"] if edge["user"] == "192.0.2.1"} == {
+        (name, 2) for name in others
+    }
+
+
 def test_all_members_of_a_campaign_are_blocked_and_forgiven(desk, campaign):
     assert desk.post("/dashboard/campaigns/block", id="c1", duration="2h", reason="a scraper").status == 303
     blocks = {block.key: block for block in desk.site.stores.state.blocks(time.time())}

@@ -14,6 +14,7 @@ from hedgerow.markers.token import page_digest
 from hedgerow.watch.models.bundle import shipped
 from hedgerow.web.dashboard.pages.visitor import _reasons
 from hedgerow.web.dashboard.path_tree import features_of, intervals_of, tree_of
+from hedgerow.web.visitor_rows import describe_reason, what_to_loosen
 from web.dashboard.desk import Desk
 
 EVIL = "<script>alert(1)</script>"
@@ -84,6 +85,40 @@ def test_features_are_compared_with_those_of_people_and_crawlers():
     assert all(0 <= one.people_at_most <= 1 for one in found.values())
     assert features_of(entries[:3], shipped("boosted")) == []
     assert features_of(entries, None) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "looser"),
+    [
+        ("trap", "no person can see", "traps.enabled"),
+        ("k1", "without a clearance", "containment]: k1"),
+        ("suspect", "above the limit", "suspect_at"),
+        ("path-depth-first", "order of its pages is that of crawlers", "watch]: paths"),
+        ("path-doubtful", "near that of crawlers", "watch]: paths"),
+        ("window-suspect", "last visits", "watch]: windows"),
+        ("campaign", "links of other visitors", "campaigns]: response"),
+        ("program-hasty", "program", "white list"),
+        ("no-such-code", "", ""),
+    ],
+)
+def test_each_reason_has_words_and_something_to_loosen(code, text, looser):
+    found = describe_reason(code)
+    assert text in found.text
+    assert not found.text.endswith("….")
+    assert looser in what_to_loosen(code)
+    assert bool(looser) == bool(what_to_loosen(code))
+
+
+def test_a_complaint_of_a_suspect_is_counted_for_what_made_it_one(desk):
+    rule = Evidence("path", "path-rule", 0.0, "The rule for the path /a applies.")
+    why = Evidence("suspicion", "suspect", 1.2, "Suspected for enumerated (18 times), entry.")
+    write(desk, Entry(visit("/a"), Decision("challenge", (rule, why)), 403, "AAAA-BBBB"))
+    assert desk.read("complaint?reference=AAAA-BBBB")["found"]["sentences"] == [why.text]
+    assert [one["code"] for one in desk.read("visitor?visitor=192.0.2.7")["reasons"]] == ["suspect"]
+    desk.change("complaint/let-in", reference="AAAA-BBBB")
+    (count,) = desk.read("complaint")["counts"]
+    assert count["code"] == "enumerated"
+    assert "marker" in count["setting"]
 
 
 @pytest.mark.parametrize("name", ["192.0.2.7", "1a2b-3c4d"])

@@ -39,6 +39,12 @@ _STEPS = 48
 _WIDTH, _HEIGHT, _RADIUS = 640, 180, 150
 _PREFIXES = {4: 24, 6: 48}
 _SHORT_DIGEST = 6
+_MAX_OTHERS, _MIN_LINKS = 8, 2
+"""Visitors in the picture that are no members, and the links that were issued to each of them."""
+_MAX_NAMES = 20_000
+
+Visits = dict[str, list[tuple[float, bytes]]]
+"""The time of each visit, and to whom its link was issued, by member."""
 
 
 class CampaignParameters(TableParameters, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -57,12 +63,13 @@ class CampaignRow(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A member in the picture of shared links."""
+    """A visitor in the picture of shared links: a member, or another one to whom such links were issued."""
 
     member: str
     x: float
     y: float
     visits: int
+    is_member: bool
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -164,14 +171,15 @@ def _detail(context: Context, campaign: Campaign) -> CampaignDetail:
     end = max((at for rows in visits.values() for at, _ in rows), default=campaign.seen)
     counts = {member: _steps([at for at, _ in visits[member]], start, end) for member in shown[:_LINES]}
     peak = max((max(steps) for steps in counts.values()), default=0)
-    nodes = _nodes(shown, visits)
+    issuers = _issuers(context, shown, visits)
+    nodes = _nodes(shown, [name for name in issuers.values() if name not in visits], visits)
     return CampaignDetail(
         id=campaign.id,
         text=campaign.text,
         members=list(campaign.members),
         networks=[Network(*pair) for pair in _networks(campaign.members).most_common()],
         nodes=nodes,
-        edges=_edges(nodes, visits),
+        edges=_edges(nodes, issuers, visits),
         lines=[Line(member, len(visits[member]), _polyline(steps, peak)) for member, steps in counts.items()],
         start=start,
         end=end,
@@ -179,9 +187,9 @@ def _detail(context: Context, campaign: Campaign) -> CampaignDetail:
     )
 
 
-def _visits(context: Context, campaign: Campaign) -> dict[str, list[tuple[float, bytes]]]:
+def _visits(context: Context, campaign: Campaign) -> Visits:
     """Return time and issuer of the link of each visit, by member, of members with visits in the ledger."""
-    found: dict[str, list[tuple[float, bytes]]] = {}
+    found: Visits = {}
     try:
         for member in campaign.members[:_MAX_MEMBERS]:
             visits = [visit for visit, _ in visits_of(context, member, _MAX_VISITS)]
@@ -212,27 +220,38 @@ def _polyline(steps: Sequence[int], peak: int) -> str:
     return " ".join(f"{n * across:.1f},{_HEIGHT - count / max(1, peak) * _HEIGHT:.1f}" for n, count in enumerate(steps))
 
 
-def _nodes(members: Sequence[str], visits: dict[str, list[tuple[float, bytes]]]) -> list[Node]:
-    """Place members on a circle."""
-    turn = 2 * math.pi / max(1, len(members))
+def _nodes(members: Sequence[str], others: Sequence[str], visits: Visits) -> list[Node]:
+    """Place visitors on a circle."""
+    turn = 2 * math.pi / max(1, len(members) + len(others))
     return [
         Node(
-            member, round(_RADIUS * math.cos(number * turn), 1), round(_RADIUS * math.sin(number * turn), 1),
-            len(visits[member]),
+            name, round(_RADIUS * math.cos(number * turn), 1), round(_RADIUS * math.sin(number * turn), 1),
+            len(visits.get(name, ())), number < len(members),
         )
-        for number, member in enumerate(members)
+        for number, name in enumerate([*members, *others])
     ]  # fmt: skip
 
 
-def _edges(nodes: Sequence[Node], visits: dict[str, list[tuple[float, bytes]]]) -> list[Edge]:
+def _issuers(context: Context, members: Sequence[str], visits: Visits) -> dict[bytes, str]:
+    """Return the visitors to whom the links were issued, members or not, by the beginning of their digest."""
     # Marks in clean mode have the beginning of a digest.
-    issuers = {visitor_digest(node.member)[:_SHORT_DIGEST]: node for node in nodes}
+    known = {visitor_digest(name)[:_SHORT_DIGEST]: name for name in members}
+    used = Counter(issuer[:_SHORT_DIGEST] for rows in visits.values() for _, issuer in rows if issuer)
+    others = [one for one, links in used.most_common(_MAX_OTHERS) if one not in known and links >= _MIN_LINKS]
+    if not others:
+        return known
+    names = [*context.snapshot.blocks, *context.snapshot.scores][:_MAX_NAMES]
+    named = {visitor_digest(name)[:_SHORT_DIGEST]: name for name in names}
+    return known | {one: named.get(one, f"another visitor ({one.hex()[:4]})") for one in others}
+
+
+def _edges(nodes: Sequence[Node], issuers: dict[bytes, str], visits: Visits) -> list[Edge]:
     used = Counter[tuple[str, str]]()
-    for node in nodes:
-        for _, issuer in visits[node.member]:
+    for user, rows in visits.items():
+        for _, issuer in rows:
             found = issuers.get(issuer[:_SHORT_DIGEST])
-            if found is not None and found is not node:
-                used[found.member, node.member] += 1
+            if found is not None and found != user:
+                used[found, user] += 1
     at = {node.member: node for node in nodes}
     return [
         Edge(issuer, user, links, at[issuer].x, at[issuer].y, at[user].x, at[user].y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from contextlib import suppress
 from typing import Annotated
@@ -11,11 +12,11 @@ from msgspec import Meta
 
 from hedgerow.core.decision import Evidence
 from hedgerow.core.state import prefix_key
-from hedgerow.detectors.registry import registry
+from hedgerow.request.path_rules import GROUP
 from hedgerow.web.dashboard.page import Action, Context, Done, Duration, Page, Problem
 from hedgerow.web.dashboard.pages.visitor import allow_key, forgive_key
 from hedgerow.web.dashboard.visitor_search import find_decision, is_reference, known_key
-from hedgerow.web.visitor_rows import describe_reason
+from hedgerow.web.visitor_rows import describe_reason, what_to_loosen
 
 _COLUMNS = (
     "at",
@@ -33,6 +34,7 @@ _COLUMNS = (
 _CHANGE = "complaint.let-in"
 _MAX_COUNTED = 10_000
 _CODE = "code "
+_SUSPECTED = re.compile(r"Suspected for ([\w-]+)")
 
 Reference = Annotated[
     str,
@@ -96,7 +98,8 @@ def _find(context: Context, reference: str) -> FoundDecision:
     )
     sentences: list[str] = []
     with suppress(msgspec.MsgspecError):
-        sentences = [one.text for one in msgspec.json.decode(evidence, type=list[Evidence])]
+        decoded = msgspec.json.decode(evidence, type=list[Evidence])
+        sentences = [one.text for one in decoded if one.detector != GROUP]
     visitor = known_key(context, stored)
     blocked = not context.snapshot.blocks.keys().isdisjoint((visitor, prefix_key(visitor)))
     return FoundDecision(
@@ -113,16 +116,9 @@ def _counts(context: Context) -> list[ComplaintCount]:
         if one.change == _CHANGE and _CODE in one.details
     )
     return [
-        ComplaintCount(code, count, describe_reason(code).text, _setting(code)) for code, count in codes.most_common()
+        ComplaintCount(code, count, describe_reason(code).text, what_to_loosen(code))
+        for code, count in codes.most_common()
     ]
-
-
-def _setting(code: str) -> str:
-    """Return the settings by which evidence with this code becomes rarer."""
-    found = registry().find_code(code)
-    if found is None:
-        return ""
-    return f"[{found[0].table}]: {found[0].enabled}" if found[0].table else found[0].enabled
 
 
 def let_in(context: Context, request: LetIn) -> Done:
@@ -138,7 +134,13 @@ def let_in(context: Context, request: LetIn) -> Done:
         done += f", and {subject} is let in for {request.duration}"
     except Problem:
         done += ", but no address is known that could be put on the white list"
-    return Done(f"{done}. It was stopped for {_CODE}{found.code}.", found.visitor)
+    return Done(f"{done}. It was stopped for {_CODE}{_cause(found)}.", found.visitor)
+
+
+def _cause(found: FoundDecision) -> str:
+    """Return the code of the decision, or that which made the visitor a suspect most of all."""
+    score = _SUSPECTED.search(" ".join(found.sentences)) if found.code == "suspect" else None
+    return score[1] if score else found.code
 
 
 PAGE = Page(

@@ -82,7 +82,7 @@ class StartAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Stopped(msgspec.Struct, frozen=True):
-    """A visit that did not pass, or would not have passed."""
+    """A visit that did not pass, or would not have passed. *text* says what *code* means."""
 
     at: float
     visitor: str
@@ -93,6 +93,7 @@ class Stopped(msgspec.Struct, frozen=True):
     code: str
     reference: str
     observed: bool
+    text: str
 
 
 class Now(msgspec.Struct, frozen=True):
@@ -188,7 +189,8 @@ def _history(
 
 
 def _stopped(row: Row) -> Stopped:
-    return Stopped(**{**dict(zip(Stopped.__struct_fields__, row, strict=True)), "observed": bool(row[-1])})
+    found = dict(zip(Stopped.__struct_fields__, row, strict=False))
+    return Stopped(**{**found, "observed": bool(row[-1]), "text": describe_reason(found["code"]).text})
 
 
 def _sentence(context: Context, recent: Sequence[StepCount]) -> tuple[str, bool]:

@@ -17,6 +17,7 @@ from hedgerow.core.state import ACCOUNT, CLEARANCE, prefix_key
 from hedgerow.core.visit import Visit
 from hedgerow.lists.model import Listing, clean_text, parse_subject
 from hedgerow.lists.times import parse_duration
+from hedgerow.request.path_rules import GROUP
 from hedgerow.web.dashboard.page import Action, Context, Done, Duration, Page, Problem
 from hedgerow.web.dashboard.pages.lists import store_of
 from hedgerow.web.dashboard.path_tree import (
@@ -182,6 +183,9 @@ def _reasons(entries: Sequence[tuple[Visit, Decision]]) -> list[TimedReason]:
     for visit, decision in entries:
         now: dict[tuple[str, bool, str, str], int] = {}
         for one in decision.evidence:
+            if one.detector == GROUP:
+                # A rule for the path is no reason against anybody.
+                continue
             key = (decision.action, bool(decision.observed), one.code, one.text)
             at = last.get(key)
             since, times = (found[at].since, found[at].times + 1) if at is not None else (visit.at, 1)
