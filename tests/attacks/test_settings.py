@@ -170,7 +170,7 @@ def test_a_start_with_dangerous_settings_is_refused_where_that_is_wanted(tmp_pat
     assert "admin.listen" in refused.stderr
     running = Running([HEDGEROW, command, *rest, *listen], tmp_path / "log", cwd=tmp_path)
     try:
-        wait_for("the start", lambda: "overview, health" in running.said())
+        wait_for("the start", lambda: "dashboard, health" in running.said())
         assert "WARNING admin.listen: 0.0.0.0:0 can be reached from other machines" in running.said()
     finally:
         assert running.stop() == 0
@@ -185,7 +185,7 @@ def test_no_secret_is_in_the_log_or_the_process_list(tmp_path):
     command = [HEDGEROW, "protect", "http://127.0.0.1:9", "--listen", f"127.0.0.1:{free_port()}"]
     running = Running(command, tmp_path / "log", cwd=tmp_path)
     try:
-        wait_for("the start", lambda: "overview, health" in running.said())
+        wait_for("the start", lambda: "dashboard, health" in running.said())
         assert SECRET not in Path(f"/proc/{running.pid}/cmdline").read_text()
     finally:
         running.stop()

@@ -359,7 +359,7 @@ class Protect:
                           "--admin", "127.0.0.1:0", *arguments]),
                 cwd=folder, env=environment(folder), stdout=out, stderr=out, stdin=subprocess.DEVNULL,
             )  # fmt: skip
-        self.wait_for("overview, health and metrics at")
+        self.wait_for("dashboard, health and metrics at")
         self.site, self.admin = re.findall(r"http://127\.0\.0\.1:\d{2,}", self.log.read_text())
 
     def wait_for(self, text: str, times: int = 1) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from hedgerow.cli.main import main
 from hedgerow.settings import load_settings
+from hedgerow.web.admin.passwords import is_password
 from real.servers import HEDGEROW, clean_environment, free_port
 
 
@@ -97,19 +98,45 @@ def test_wrong_use_writes_nothing(run, tmp_path, arguments):
     assert not any(tmp_path.iterdir())
 
 
-def test_a_terminal_is_asked_five_questions(site, tmp_path):
+def asked(folder: Path, answers: str, password: str, *options: str) -> tuple[int, str]:
+    """Answer the questions of a terminal, and then that for a password; return the status and what was said."""
     leader, follower = pty.openpty()
     process = subprocess.Popen(
-        [str(HEDGEROW), "init"], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path,
-        env=clean_environment(), text=True,
+        [str(HEDGEROW), "init", *options], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder,
+        env=clean_environment(), text=True, start_new_session=True,
     )  # fmt: skip
     os.close(follower)
-    os.write(leader, f"{site}\nnone\n:9090\nann@example.org\nn\n".encode())
-    said, _ = process.communicate(timeout=120)
+    os.write(leader, answers.encode())
+    said = ""
+    # What was typed before the question is thrown away.
+    while not said.endswith("(empty: none): ") and (more := process.stdout.read(1)):
+        said += more
+    os.write(leader, f"{password}\n".encode())
+    rest, _ = process.communicate(timeout=120)
     os.close(leader)
-    assert process.returncode == 0, said
+    return process.returncode, said + rest
+
+
+@pytest.mark.parametrize(("password", "users"), [("", 0), ("correct horse battery", 1)])
+def test_a_terminal_is_asked_five_questions_and_for_a_password(site, tmp_path, password, users):
+    status, said = asked(tmp_path, f"{site}\nnone\n:9090\nann@example.org\nn\n", password)
+    assert status == 0, said
     found = load_settings(tmp_path / "hedgerow.toml", environment={})
     assert (found.proxy.upstream, found.proxy.listen, found.responses.contact, found.observe) == (
         site, ":9090", "ann@example.org", False,
     )  # fmt: skip
     assert f"{site} answers with status 200" in said
+    assert len(found.admin.users) == users
+    assert ("as admin" in said) is bool(users)
+    if users:
+        assert is_password(password, found.admin.users[0].password)
+        assert password not in said + (tmp_path / "hedgerow.toml").read_text()
+        assert (tmp_path / "hedgerow.toml").stat().st_mode & 0o7 == 0
+
+
+def test_a_short_password_writes_nothing(site, tmp_path):
+    options = ["--upstream", site, "--front", "none", "--listen", ":9090", "--contact", "", "--observe"]
+    status, said = asked(tmp_path, "", "short", *options)
+    assert status == 1
+    assert "at least 10 characters" in said
+    assert not any(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""`hedgerow init`: five questions, and a settings file with comments that answers them."""
+"""`hedgerow init`: five questions, a password, and a settings file with comments that answers them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
 import typer
 from typer import Option
 
+from hedgerow.cli.password import user_settings
 from hedgerow.errors import HedgerowError, SettingsError, UpstreamError
 from hedgerow.logs.formats import readable
 from hedgerow.settings import read_settings
@@ -37,6 +38,7 @@ _FRONTS: dict[Front, _FrontServer] = {
 }
 _UPSTREAM, _PROTECT, _SERVE = "127.0.0.1:8000", "127.0.0.1:8080", "127.0.0.1:8090"
 """The addresses in the files of `deploy`."""
+_USER = "admin"
 _TIMEOUT = 5.0
 _MAX_BODY = 1 << 24
 _PORTS = {"http": 80, "https": 443}
@@ -60,7 +62,7 @@ listen = {listen}
 contact = {contact}
 
 [admin]
-# Overview, health and metrics. Keep it on a private address.
+# Dashboard, health and metrics. Keep it on a private address. Without a user or a token only this machine gets in.
 listen = "127.0.0.1:8081"
 """
 
@@ -80,7 +82,7 @@ def run(
     ),
 ) -> None:
     """
-    Ask five questions, write a settings file, and show how to go on.
+    Ask five questions and for a password of the dashboard, write a settings file, and show how to go on.
 
     What options answer is not asked. Without a terminal nothing is asked: --upstream is needed, the rest has defaults.
     """
@@ -98,11 +100,16 @@ def run(
     _refuse([f"--listen: {sentence}" for _, sentence in listen_faults("listen", listen)])
     contact = contact if contact is not None else _ask("Contact for people who are refused by mistake", "")
     observe = observe if observe is not None else _confirm("Observe first, and enforce nothing yet", default=True)
+    password = _ask_password()
     text = settings_text(output.name, upstream, listen, front, contact, observe=observe)
+    if password:
+        text += f"\n{user_settings(_USER, password)}"
     # As a check of what is written here: a fault would be ours.
     read_settings(text, name=str(output), environment={})
     try:
         with output.open("x", encoding="utf-8") as file:
+            if password:
+                output.chmod(0o640)
             file.write(text)
     except OSError as error:
         raise HedgerowError(f"{readable(str(output))}: cannot be written: {error.strerror}") from None
@@ -111,6 +118,8 @@ def run(
     if server is not None:
         typer.echo(f"\n# ---- For {front}, with these addresses; replace shop.example by the name of your site ----\n")
         typer.echo(front_configuration(server, upstream, listen))
+    if password:
+        typer.echo(f"Log in to the dashboard at http://127.0.0.1:8081/ as {_USER}.")
     typer.echo(f"Start it with: hedgerow {command} --config {readable(str(output))}")
 
 
@@ -171,6 +180,13 @@ async def _checked(upstream: str) -> str:
 
 def _ask(question: str, default: str) -> str:
     return str(_prompt(lambda: typer.prompt(question, default=default, show_default=default != ""), default)).strip()
+
+
+def _ask_password() -> str:
+    question = f"Password of {_USER} for the dashboard, 10 characters or more (empty: none)"
+    if not sys.stdin.isatty():
+        return ""
+    return str(typer.prompt(question, default="", show_default=False, hide_input=True, confirmation_prompt=False))
 
 
 def _confirm(question: str, *, default: bool) -> bool:

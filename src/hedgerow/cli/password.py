@@ -24,17 +24,22 @@ def run(
 
     They contain a hash of the password. Without a terminal the password is the first line of standard input.
     """
-    from hedgerow.web.admin.passwords import MIN_LENGTH, hash_password
-
     if not name.strip():
         raise HedgerowError("the name of a user must not be empty")
     if sys.stdin.isatty():
         password = str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     else:
         password = sys.stdin.readline().rstrip("\r\n")
+    typer.echo(user_settings(name.strip(), password, role), nl=False)
+
+
+def user_settings(name: str, password: str, role: AdminRole = "operator") -> str:
+    """Return the settings of a user. Raise HedgerowError if the password is too short."""
+    from hedgerow.web.admin.passwords import MIN_LENGTH, hash_password
+
     if len(password) < MIN_LENGTH:
         raise HedgerowError(f"a password needs at least {MIN_LENGTH} characters")
-    typer.echo("[[admin.users]]")
-    typer.echo(f"name = {json.dumps(name.strip(), ensure_ascii=False)}")
-    typer.echo(f'password = "{hash_password(password)}"')
-    typer.echo(f'role = "{role}"')
+    return (
+        f"[[admin.users]]\nname = {json.dumps(name, ensure_ascii=False)}\n"
+        f'password = "{hash_password(password)}"\nrole = "{role}"\n'
+    )

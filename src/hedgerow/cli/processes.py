@@ -139,7 +139,7 @@ def run_processes(
         def announce_all() -> None:
             announce()
             if admin is not None:
-                log.info("overview, health and metrics at %s", url_of(admin))
+                log.info("dashboard, health and metrics at %s", url_of(admin))
             if redirect is not None:
                 log.info("redirecting %s to https", url_of(redirect))
 

@@ -1,1 +1,1 @@
-"""Data that comes with the package: words for the maze, the overview's template."""
+"""Data that comes with the package: words for the maze, the dashboard."""

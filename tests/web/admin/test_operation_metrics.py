@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from driving import Client, traps_in
 from hedgerow import __version__
+from hedgerow.core.daily_limits import K1, K2
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.proxy.proxy import Proxy
 from hedgerow.web.admin.app import Admin
@@ -101,6 +102,8 @@ def test_failures_of_the_site_and_the_version_are_there():
     (build,) = [key for key in found if key[0] == "hedgerow_build_info"]
     assert f"version={__version__}" in build
     assert found["hedgerow_failing", "part=ledger"] == 0
+    assert found["hedgerow_budget_pages", "clearance=no"] == K1
+    assert found["hedgerow_budget_pages", "clearance=yes"] == K2
     assert found["hedgerow_queue_length", "queue=ledger"] == 0
     assert found["hedgerow_store_errors_total", "store=state"] == 0
 

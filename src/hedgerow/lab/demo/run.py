@@ -75,7 +75,7 @@ def _show(console: Console, folder: Path, stack: contextlib.ExitStack, seconds: 
     urls = Table.grid(padding=(0, 3))
     urls.add_row("  without protection", site.url + "/")
     urls.add_row("  behind Hedgerow", hedgerow.url + "/")
-    urls.add_row("  Hedgerow's overview", hedgerow.admin + "/")
+    urls.add_row("  Hedgerow's dashboard", hedgerow.admin + "/")
     console.print(urls)
     console.print()
     person = Person(hedgerow.url, _PERSON)

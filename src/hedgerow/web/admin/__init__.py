@@ -1,3 +1,3 @@
 """
-The admin listener: overview, health, metrics, blocks and lists, for operators only. Tests: `tests/web/admin/`.
+The admin listener: dashboard, health, metrics, blocks and lists, for operators only. Tests: `tests/web/admin/`.
 """

@@ -105,5 +105,5 @@ def start_admin(sites: Mapping[str, Site]) -> AdminThread | None:
             str(error.strerror).partition(" (while ")[0],
         )  # fmt: skip
         return None
-    log.info("overview, health and metrics of this process at %s", listen)
+    log.info("dashboard, health and metrics of this process at %s", listen)
     return AdminThread(sites, server, bound)

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from hedgerow import __version__
 from hedgerow.web.app import Site
+from hedgerow.web.daily_limits import limits_of
 from hedgerow.web.latency import STAGES, cumulated
 from hedgerow.web.metrics import SiteMetrics
 
@@ -51,6 +52,10 @@ class OperationCollector(Collector):
         for queue in _QUEUES:
             queues.add_metric([queue], metrics.queues.get(queue, 0))
         yield queues
+        budget = GaugeMetricFamily("hedgerow_budget_pages", "Pages a day that visitors may read", labels=["clearance"])
+        for clearance, limit in zip(("no", "yes"), limits_of(site.app.settings), strict=True):
+            budget.add_metric([clearance], limit.pages)
+        yield budget
         if site.tracer is not None:
             spans = CounterMetricFamily("hedgerow_spans", "Spans of traces by their fate", labels=["result"])
             for result in _SPANS:
