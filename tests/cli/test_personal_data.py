@@ -57,7 +57,10 @@ def visits(site: Site) -> list[str]:
 
 def test_everything_about_a_visitor_is_exported(run, start, tmp_path):  # noqa: F811
     start()
+    assert run("block", ME, "--reason", "again")[0] == 0
     found = json.loads(run("export", ME)[1])
+    assert [(entry["change"], entry["details"]) for entry in found["audit"]] == [("visitors.block", "For 1d. again")]
+    assert json.loads(run("export", OTHER)[1])["audit"] == []
     assert [visit["target"] for visit in found["visits"]] == ["/a", "/b"]
     assert found["visits"][1]["evidence"][0]["code"] == "trap"
     assert found["blocks"][0]["key"] == ME
@@ -70,8 +73,10 @@ def test_everything_about_a_visitor_is_exported(run, start, tmp_path):  # noqa: 
 @pytest.mark.parametrize("form", ["full", "hashed"])
 def test_a_visitor_is_forgotten_and_others_are_not(run, start, form):  # noqa: F811
     site = start(form)
+    run("block", ME)
     status, out, _ = run("forget", ME)
     assert status == 0
+    assert "changes in the audit log, kept for 365 days: 1" in out
     assert "2 visits are deleted from the ledger" in out
     assert f"{ME} stays on the black list; use --lists to remove it" in out
     assert len(visits(site)) == 1

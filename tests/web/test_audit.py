@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from driving import settings
@@ -36,3 +38,19 @@ def test_entries_are_sorted_searched_and_paged(tmp_path):
     assert log.read(text="%")[1] == 0
     with pytest.raises(ValueError, match="no column"):
         log.read(sort="at; DROP TABLE audit")
+
+
+def test_entries_end_when_the_settings_say_so(tmp_path, monkeypatch):
+    log = AuditLog(settings(f"directory = '{tmp_path}'\n[privacy]\naudit_days = 10\n"))
+    start = 1_800_000_000.0
+    for day in (0, 9, 19.5):
+        monkeypatch.setattr(time, "time", lambda at=start + day * 86_400: at)
+        log.add("bob", "127.0.0.1", "lists.add", f"day {day}")
+    assert [entry.subject for entry in log.read()[0]] == ["day 19.5"]
+
+
+def test_what_is_about_a_subject_is_found_exactly(tmp_path):
+    log = AuditLog(settings(f"directory = '{tmp_path}'"))
+    for subject in ("192.0.2.1", "192.0.2.10"):
+        log.add("bob", "127.0.0.1", "lists.add", subject)
+    assert [entry.subject for entry in log.about(["192.0.2.1", "192.0.2.1"])] == ["192.0.2.1"]

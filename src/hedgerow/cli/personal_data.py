@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from hedgerow.lists.model import OWN_AUTHOR, Listing
 from hedgerow.lists.sql_store import ListFilter
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
+from hedgerow.web.audit import AuditEntry, AuditLog
 from hedgerow.web.ledger_access import has_ledger, ledger_of, open_ledger, stored_key
 from hedgerow.web.paths import state_directory
 from hedgerow.web.stores import build_list_store
@@ -37,7 +39,7 @@ def export(
     site: SiteName = "",
     output: Annotated[str, Option("--output", "-o", metavar="FILE", help="File to write; -: standard output.")] = "-",
 ) -> None:
-    """Write everything that is stored about a visitor as JSON: visits, score, block, campaigns, list entries."""
+    """Write everything that is stored about a visitor as JSON: visits, score, block, campaigns, lists, audit log."""
     settings = find_site(config, directory, site, place="ledger", changes=False, quiet=True)
     found = _stored(settings, visitor, site)
     if output == "-":
@@ -71,6 +73,8 @@ def forget(
             typer.echo(f"{readable(entry.subject)} is removed from the {entry.list} list")
         else:
             typer.echo(f"{readable(entry.subject)} stays on the {entry.list} list; use --lists to remove it")
+    if changes := _changes(settings, key, visitor):
+        typer.echo(f"changes in the audit log, kept for {settings.privacy.audit_days:g} days: {len(changes):,}")
     if campaigns:
         typer.echo(f"it stays a member of {', '.join(c.id for c in campaigns)}; campaigns are deleted {_WEEK}")
     if settings.privacy.addresses == "truncated" and parse_address(key.partition("/")[0]):
@@ -106,6 +110,11 @@ def _entries(settings: Settings, key: str, visitor: str) -> list[Listing]:
     return [entry for subject in sorted(subjects) for entry in store.read(ListFilter(subject=subject))]
 
 
+def _changes(settings: Settings, key: str, visitor: str) -> Sequence[AuditEntry]:
+    """Return what operators changed about the visitor."""
+    return AuditLog(settings).about([key, prefix_key(key), parse_address(visitor) or visitor])
+
+
 def _stored(settings: Settings, visitor: str, site: str) -> dict[str, Any]:
     key = visitor_key(settings, visitor, site)
     names = _stored_names(settings, key, visitor)
@@ -127,6 +136,7 @@ def _stored(settings: Settings, visitor: str, site: str) -> dict[str, Any]:
         "scores": [{"key": one, **msgspec.to_builtins(score)} for one, score in scores],
         "campaigns": [{"id": c.id, "since": c.since, "seen": c.seen, "text": c.text} for c in campaigns],
         "lists": msgspec.to_builtins(_entries(settings, key, visitor)),
+        "audit": msgspec.to_builtins(_changes(settings, key, visitor)),
     }
 
 

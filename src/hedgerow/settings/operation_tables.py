@@ -69,12 +69,19 @@ class TracesSettings(Table, frozen=True):
 
 
 class PrivacySettings(Table, frozen=True):
-    """How the ledger stores addresses. *key* is the secret of the hashes; empty: a file in the state directory."""
+    """
+    How the ledger stores addresses, and how long the audit log and reports are kept.
+
+    *key* is the secret of the hashes; empty: a file in the state directory.
+    """
 
     addresses: Literal["full", "truncated", "hashed"] = "full"
     key: str = ""
+    audit_days: float = 365.0
+    report_days: float = 90.0
 
     def faults(self) -> Faults:
+        yield from positive_faults(self, "audit_days", "report_days")
         if self.key and len(self.key) < _MIN_KEY_LENGTH:
             yield "key", f"must have at least {_MIN_KEY_LENGTH} characters: all addresses can be tried with a short one"
 

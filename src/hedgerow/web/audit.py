@@ -1,7 +1,8 @@
 """
 The audit log: who changed what, when and from where. A small SQLite file in the state directory.
 
-Entries are added by the dashboard, the API and the commands. Nothing removes or changes one.
+Entries are added by the dashboard, the API and the commands. Nothing changes one, and they are removed when they are
+older than the settings say.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ CREATE INDEX IF NOT EXISTS audit_at ON audit (at);
 _COLUMNS = "at, who, source, change, subject, details"
 _TEXTS = ("who", "source", "change", "subject", "details")
 _MAX_TEXT = 2000
+_DAY = 86_400.0
 COMPLAINTS = ("complaint.let-in", "visitor.forgive", "visitors.forgive")
 """Changes by which an operator let one visitor in: by a reference, on its page, and by the command or the old form."""
 
@@ -58,11 +60,14 @@ class AuditLog:
 
     def __init__(self, settings: Settings) -> None:
         self.path = audit_path(settings)
+        self._keep = settings.privacy.audit_days * _DAY
 
     def add(self, who: str, source: str, change: str, subject: str, details: str = "") -> None:
         texts = (_clean(text) for text in (who, source, change, subject, details))
+        now = time.time()
         with self._connection() as connection:
-            connection.execute(f"INSERT INTO audit ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", (time.time(), *texts))  # noqa: S608
+            connection.execute(f"INSERT INTO audit ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", (now, *texts))  # noqa: S608
+            connection.execute("DELETE FROM audit WHERE at < ?", (now - self._keep,))
 
     def read(
         self, *, text: str = "", sort: str = "at", descending: bool = True, limit: int = -1, offset: int = 0
@@ -82,6 +87,13 @@ class AuditLog:
                 [*values, limit, offset],
             ).fetchall()
         return [AuditEntry(*row) for row in rows], total
+
+    def about(self, subjects: Sequence[str]) -> Sequence[AuditEntry]:
+        """Return the changes that were about one of *subjects*."""
+        found: list[AuditEntry] = []
+        for subject in dict.fromkeys(subjects):
+            found += [entry for entry in self.read(text=subject)[0] if entry.subject == subject]
+        return found
 
     def times_of(self, changes: Sequence[str], start: float) -> Sequence[float]:
         """Return when these *changes* were made since *start*."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from contextlib import closing
 
@@ -115,6 +116,22 @@ def test_an_unknown_campaign_and_a_wrong_duration_are_sentences(desk):
     assert desk.change("campaigns/block", id="c9").status == 404
     assert desk.change("campaigns/block", id="c1", duration="soon").status == 422
     assert not desk.site.stores.state.blocks(time.time())
+
+
+# ---- Reports
+
+
+def test_old_reports_are_removed_with_their_pages(tmp_path):
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    now = time.time()
+    for name, days in (("20260101T000000Z", 11), ("20260102T000000Z", 9)):
+        for suffix in (".json", ".html"):
+            path = folder / f"{name}{suffix}"
+            path.write_text("{}")
+            os.utime(path, (now - days * 86_400,) * 2)
+    Desk(tmp_path, "[privacy]\nreport_days = 10\n")
+    assert sorted(path.name for path in folder.iterdir()) == ["20260102T000000Z.html", "20260102T000000Z.json"]
 
 
 # ---- Bots

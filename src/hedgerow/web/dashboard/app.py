@@ -69,6 +69,8 @@ class Dashboard:
         self._jobs = Jobs()
         self._snapshots = Snapshots(lambda: site.stores.state)
         self._document = msgspec.json.encode(openapi.document(PAGES))
+        with suppress(OSError):
+            reports.remove_old(site.app.settings, time.time())
         if site.app.settings.admin.report_every:
             threading.Thread(target=self._make_reports, name="hedgerow-reports", daemon=True).start()
         self.app = Starlette(routes=self._routes(), exception_handlers={Refused: _refused})

@@ -30,7 +30,8 @@ _COLUMNS = (
 )
 _NAME = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 _KEPT = 60
-"""Reports that are kept; older ones are removed when another is made."""
+"""Reports that are kept at most."""
+_DAY = 86_400.0
 
 
 class ReportRow(msgspec.Struct, frozen=True):
@@ -101,9 +102,17 @@ def make_report(settings: Settings) -> None:
         raise
     finally:
         data.unlink(missing_ok=True)
-    for old in sorted(folder.glob("*.json"))[:-_KEPT]:
-        old.with_suffix(".html").unlink(missing_ok=True)
-        old.unlink(missing_ok=True)
+    remove_old(settings, now)
+
+
+def remove_old(settings: Settings, now: float) -> None:
+    """Remove reports that are older than the settings say, and all but the last ones."""
+    reports = sorted(_folder(settings).glob("*.json"))
+    oldest = now - settings.privacy.report_days * _DAY
+    for number, report in enumerate(reversed(reports)):
+        if number >= _KEPT or report.stat().st_mtime < oldest:
+            report.with_suffix(".html").unlink(missing_ok=True)
+            report.unlink(missing_ok=True)
 
 
 def _count(name: str, made: float, data: bytes) -> ReportRow:
