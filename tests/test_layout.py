@@ -16,7 +16,7 @@ TESTED_BY = {
     "attacks/test_faults.py": ("corrupt_files",),
     "attacks/test_settings.py": ("settings/dangers",),
     "cli/test_personal_data.py": ("cli/visitor_store",),
-    "cli/test_service.py": ("web/run_file",),
+    "cli/test_service.py": ("web/run_file", "cli/running_service"),
     "web/test_alert_channels.py": ("cli/alerts",),
     "web/test_request_log.py": ("web/log_format",),
     "web/dashboard/test_login.py": ("web/admin/login_limit", "web/admin/passwords", "web/admin/sessions"),

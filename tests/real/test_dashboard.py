@@ -135,7 +135,23 @@ def crawled(protect, site, browser):
 
         wait_for("a clearance", cleared)
     wait_for("a campaign", lambda: "visitors used" in server.said())
+    get(server.url + "/", "203.0.113.40", "Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)")
+    work_at_the_desk(browser, server.admin)
     return server, reference
+
+
+def work_at_the_desk(browser, admin: str) -> None:
+    """Put somebody on a list and make a report, so that these pages and the audit log have something to show."""
+    with tab(browser) as page:
+        log_in(page, admin)
+        page.get_by_role("link", name="Lists").click()
+        page.get_by_label("Subject").fill("192.0.2.0/24")
+        page.get_by_label("Reason").fill("The office")
+        page.get_by_role("button", name="Add").click()
+        page.get_by_role("link", name="Reports").click()
+        page.get_by_role("button", name="Make a report now").click()
+        # The page asks by itself until the report is there.
+        page.locator("#table tbody a").first.wait_for(timeout=120_000)
 
 
 def log_in(page, admin: str) -> None:
@@ -156,7 +172,7 @@ def paths(reference: str, campaign: str) -> dict[str, str]:
         "campaign": f"/dashboard/campaigns?id={campaign}",
         "member": f"/dashboard/visitor?visitor={CREW[1]}",
         "lists": "/dashboard/lists",
-        "bots": "/dashboard/bots",
+        "bots": "/dashboard/bots?sort=-false",
         "models": "/dashboard/models",
         "reports": "/dashboard/reports",
         "settings": "/dashboard/settings",
@@ -246,6 +262,35 @@ def test_what_happened_is_on_the_pages(browser, crawled):
         page.goto(f"{server.admin}/dashboard/visitor?visitor={CREW[1]}")
         assert page.get_by_text("link of another visitor").count() > 3
         assert "visits" in page.locator(".reasons").inner_text()
+
+
+def test_a_report_is_made_in_the_browser_and_shown_apart(browser, crawled):
+    server, _ = crawled
+    with tab(browser) as page:
+        log_in(page, server.admin)
+        page.get_by_role("link", name="Reports").click()
+        page.locator("#table tbody a").first.click()
+        page.wait_for_load_state()
+        assert CRAWLER in page.content()
+        # It has scripts of its own, and no access to the session of the operator.
+        assert page.evaluate("() => { try { return document.cookie; } catch (error) { return error.name; } }") in {
+            "", "SecurityError",
+        }  # fmt: skip
+        page.goto(f"{server.admin}/dashboard/bots?sort=-false")
+        assert "bingbot" in page.locator("#table tbody tr").first.inner_text()
+
+
+def test_under_attack_is_switched_on_and_off_by_a_button(browser, crawled):
+    server, _ = crawled
+    program = {"Accept": "*/*"}
+    with tab(browser) as page:
+        log_in(page, server.admin)
+        page.get_by_label("Under attack for").fill("10m")
+        page.get_by_role("button", name="Ask every visitor for a clearance").click()
+        assert "Under attack until" in page.locator(".banner").first.inner_text()
+        wait_for("the switch", lambda: get(server.url + "/", "203.0.113.41", "curl/8.0", program)[0] == 429)
+        page.get_by_role("button", name="End “under attack”").click()
+        wait_for("the end", lambda: get(server.url + "/", "203.0.113.42", "curl/8.0", program)[0] == 200)
 
 
 def test_tables_filter_by_keyboard_and_a_viewer_sees_the_crawler(browser, crawled):

@@ -27,6 +27,8 @@ from hedgerow.core.decision import VisitorScore
 STEP = 10.0
 """Pages by which the price rises once."""
 FREE_STEPS = 3
+FREE_PAGES = STEP * (FREE_STEPS + 1)
+"""Pages with which the price has risen once."""
 WORK_STEPS = 4
 """How often the work doubles before only a CAPTCHA is asked for."""
 CAPTCHA_STEPS = 3

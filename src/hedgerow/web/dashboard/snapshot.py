@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from hedgerow.challenge.prices import (
+    FREE_PAGES,
     HALF_LIFE,
     MAX_HELD,
     PriceLevel,
@@ -40,7 +41,7 @@ class Snapshot:
     Blocks and scores of visitors, by key.
 
     *suspects* are the scores of those that are not taken for people, and *reasons* the codes against them.
-    *prices* counts addresses by what the next clearance costs there.
+    *prices* counts addresses by what the next clearance costs there, if that is more than usual.
     """
 
     def __init__(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]], now: float) -> None:
@@ -65,8 +66,9 @@ class Snapshot:
         self.gateways = gateways_among(prices, now)
         self._prices = dict(prices)
         self.prices = Counter[str]()
-        for number, (key, _) in enumerate(prices):
-            if address := priced_address(key):
+        for number, (key, score) in enumerate(prices):
+            # Nearly all have few pages, and to know that is quicker than to work out a price.
+            if sum(times for _, times in score.reasons) >= FREE_PAGES and (address := priced_address(key)):
                 self.prices[self.price(address, now)] += 1
             if number % _SLICE == 0:
                 time.sleep(_PAUSE)
