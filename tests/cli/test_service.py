@@ -122,6 +122,30 @@ def test_a_state_in_memory_without_an_admin_listener_is_a_line(shell, tmp_path):
     assert "set listen in [admin]" in err
 
 
+def test_a_service_that_is_named_by_its_directory_has_its_own_settings(shell, tmp_path):
+    """A file in the current folder may be that of another service."""
+    config = tmp_path / "service.toml"
+    config.write_text("[[site]]\nname = 'shop'\nhosts = ['shop.example']\nupstream = 'http://127.0.0.1:1'\n")
+    with service(tmp_path, "service", "--config", str(config)):
+        (tmp_path / "hedgerow.toml").write_text("[lists]\nenabled = false\n")
+        options = ("--directory", str(tmp_path / "service"))
+        assert shell("lists", "add", "black", "192.0.2.1", *options)[0] == 0
+        assert shell("lists", "add", "black", "192.0.2.1", "--site", "shop", *options)[0] == 0
+        assert (
+            "lists have no effect"
+            in shell(
+                "lists",
+                "add",
+                "black",
+                "192.0.2.2",
+                "--config",
+                "hedgerow.toml",
+                "--directory",
+                str(tmp_path / "other"),
+            )[2]
+        )
+
+
 def test_settings_that_name_no_directory_are_those_of_the_service_that_uses_them(shell, tmp_path):
     (tmp_path / "site.toml").write_text("[policy]\nchallenges = 1\n")
     with service(tmp_path, "service", "--config", "site.toml"):

@@ -92,7 +92,9 @@ def _choose(config: Path | None, directory: Path | None) -> tuple[Settings, Sequ
         settings = msgspec.structs.replace(settings, directory=str(directory))
     if settings.directory:
         here = [one for one in records if _is_same(one.directory, str(state_directory(settings)))]
-        return (_settings_of(here[0]) if here and config is None else settings), here
+        # A file that merely is in this folder may be that of another service.
+        is_named = config is not None and (directory is None or config != _DEFAULT_FILE)
+        return (settings if is_named or not here else _settings_of(here[0])), here
     found = records
     if config is not None:
         found = [one for one in records if one.config and _is_same(one.config, str(config))]
