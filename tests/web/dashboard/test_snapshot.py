@@ -46,7 +46,7 @@ def test_it_tells_visitors_from_prices_and_from_the_attack_switch():
 def test_the_longer_it_takes_the_longer_it_is_used():
     slow, quick = Counting(0.05), Counting()
     for state in (slow, quick):
-        snapshots = Snapshots(lambda state=state: state)
+        snapshots = Snapshots(lambda at, state=state: (state.blocks(at), state.scores()))
         snapshots.get(NOW)
         time.sleep(0.1)
         snapshots.get(NOW)
@@ -56,7 +56,7 @@ def test_the_longer_it_takes_the_longer_it_is_used():
 
 def test_a_change_is_seen_at_once():
     state = Counting(0.05)
-    snapshots = Snapshots(lambda: state)
+    snapshots = Snapshots(lambda at: (state.blocks(at), state.scores()))
     first = snapshots.get(NOW)
     assert snapshots.get(NOW) is first
     snapshots.forget()
@@ -66,7 +66,7 @@ def test_a_change_is_seen_at_once():
 def test_it_reads_the_state_that_there_is(monkeypatch):
     monkeypatch.setattr(snapshot, "_REUSE", 0.0)
     state = MemoryState([])
-    snapshots = Snapshots(lambda: state)
+    snapshots = Snapshots(lambda at: (state.blocks(at), state.scores()))
     assert snapshots.get(NOW).blocks == {}
     state.commit(block("192.0.2.3"))
     assert list(snapshots.get(NOW).blocks) == ["192.0.2.3"]

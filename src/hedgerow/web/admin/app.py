@@ -30,6 +30,7 @@ from hedgerow.web.dashboard.app import Dashboard
 from hedgerow.web.dashboard.openapi import API
 from hedgerow.web.health import PATHS, Health
 from hedgerow.web.response_headers import Headers, header
+from hedgerow.web.siblings import open_orders, read_all
 
 _ACTIONS = ("pass", "challenge", "detain", "refuse")
 _PATHS = (
@@ -233,9 +234,8 @@ class Admin:
                 blocks = visitors_of(found)
                 return 200, JSON, msgspec.json.encode(blocks)
             case "/state":
-                state, observes = self._site.stores.state, bool(self._site.app.settings.observe)
-                known = {"observing": observes, "blocks": state.blocks(time.time()), "scores": state.scores()}
-                return 200, JSON, msgspec.json.encode(known)
+                observes, (every, scores) = bool(self._site.app.settings.observe), read_all(self._site, time.time())
+                return 200, JSON, msgspec.json.encode({"observing": observes, "blocks": every, "scores": scores})
             case "/campaigns":
                 return 200, JSON, msgspec.json.encode(self._site.campaigns())
             case "/models":
@@ -251,7 +251,8 @@ class Admin:
         if user.session is not None:
             check_form(user, scope, form.get("form_token", [""])[0])
         key = form.get("key", [""])[0]
-        forgiven = self._site.stores.state.forgive(key)
+        with open_orders(self._site) as order:
+            forgiven = order(key, None)
         if forgiven is None:
             return 202, _TEXT, b"Redis does not answer. The visitor will be forgiven as soon as it does.\n"
         if not forgiven:

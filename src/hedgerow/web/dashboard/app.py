@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from hedgerow.web.dashboard.pages import PAGES, reports
 from hedgerow.web.dashboard.snapshot import Snapshots
 from hedgerow.web.dashboard.tables import TablePage, write_csv
 from hedgerow.web.health import Health
+from hedgerow.web.siblings import read_all
 
 _FOLDER = Path(str(files("hedgerow.data"))) / "dashboard"
 _JSON = "application/json"
@@ -67,7 +69,7 @@ class Dashboard:
         self._templates.filters |= {"time": _time, "count": _count, "duration": _duration, "path": quote}
         self._templates.globals |= {"query_string": _query_string, "json_of": _json_of}
         self._jobs = Jobs()
-        self._snapshots = Snapshots(lambda: site.stores.state)
+        self._snapshots = Snapshots(partial(read_all, site))
         self._document = msgspec.json.encode(openapi.document(PAGES))
         with suppress(OSError):
             reports.remove_old(site.app.settings, time.time())

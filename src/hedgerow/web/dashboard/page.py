@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -19,6 +20,7 @@ from hedgerow.web.dashboard.jobs import Jobs
 from hedgerow.web.dashboard.snapshot import Snapshot, Snapshots
 from hedgerow.web.dashboard.tables import Column
 from hedgerow.web.ledger_access import has_ledger, open_ledger
+from hedgerow.web.siblings import read_all
 
 
 class Problem(Exception):  # noqa: N818 - the client's mistake, not a fault of ours
@@ -77,7 +79,7 @@ class Context:
     @property
     def snapshot(self) -> Snapshot:
         """What the state knows about all visitors, perhaps some seconds ago."""
-        return (self.snapshots or Snapshots(lambda: self.site.stores.state)).get(self.now)
+        return (self.snapshots or Snapshots(partial(read_all, self.site))).get(self.now)
 
     @property
     def has_ledger(self) -> bool:

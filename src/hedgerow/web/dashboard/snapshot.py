@@ -27,7 +27,6 @@ from hedgerow.challenge.prices import (
 )
 from hedgerow.core.attack import visitors_of
 from hedgerow.core.decision import Block, VisitorScore
-from hedgerow.core.state import State
 from hedgerow.policy.score import score_at
 from hedgerow.web.visitor_rows import gateways_among
 
@@ -87,10 +86,10 @@ class Snapshot:
 
 
 class Snapshots:
-    """Makes snapshots of *state*, and keeps the last one for a while."""
+    """Makes snapshots of what *read* returns for a moment, and keeps the last one for a while."""
 
-    def __init__(self, state: Callable[[], State]) -> None:
-        self._state = state
+    def __init__(self, read: Callable[[float], tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]]) -> None:
+        self._read = read
         self._lock = threading.Lock()
         self._last: Snapshot | None = None
         self._good_until = 0.0
@@ -99,8 +98,7 @@ class Snapshots:
         with self._lock:
             start = time.monotonic()
             if self._last is None or start >= self._good_until:
-                state = self._state()
-                self._last = Snapshot(state.blocks(now), state.scores(), now)
+                self._last = Snapshot(*self._read(now), now)
                 end = time.monotonic()
                 self._good_until = end + _REUSE * (end - start)
             return self._last

@@ -20,6 +20,7 @@ from hedgerow.markers.token import visitor_digest
 from hedgerow.web.dashboard.page import Action, Context, Done, Duration, Page, Problem
 from hedgerow.web.dashboard.tables import Column, TablePage, TableParameters, tabulate
 from hedgerow.web.dashboard.visitor_search import visits_of
+from hedgerow.web.siblings import open_orders
 
 _COLUMNS = (
     Column("id", "Campaign"),
@@ -263,10 +264,10 @@ def block_all(context: Context, request: BlockAll) -> Done:
     campaign, now = _find(context, request.id), time.time()
     until = now + parse_duration(request.duration)
     evidence = Evidence("administrator", "administrator", 1.0, request.reason or f"Campaign {campaign.id}.")
-    state = context.site.stores.state
-    for member in campaign.members:
-        prefix = member if parse_address(member.partition("/")[0]) else ""
-        state.commit(Block(member, prefix, now, until, "refuse", evidence))
+    with open_orders(context.site) as order:
+        for member in campaign.members:
+            prefix = member if parse_address(member.partition("/")[0]) else ""
+            order(member, Block(member, prefix, now, until, "refuse", evidence))
     return Done(
         f"{len(campaign.members):,} members of {campaign.id} are blocked for {request.duration}.", campaign.id,
         f"/dashboard/campaigns?id={campaign.id}",
@@ -275,7 +276,8 @@ def block_all(context: Context, request: BlockAll) -> Done:
 
 def forgive_all(context: Context, request: ForgiveAll) -> Done:
     campaign = _find(context, request.id)
-    forgiven = [context.site.stores.state.forgive(member) for member in campaign.members]
+    with open_orders(context.site) as order:
+        forgiven = [order(member, None) for member in campaign.members]
     if None in forgiven:
         raise Problem(503, "Redis does not answer. Try again when it does.")
     had = sum(map(bool, forgiven))

@@ -18,6 +18,7 @@ from hedgerow.lists.times import parse_duration
 from hedgerow.web.daily_limits import limits_of
 from hedgerow.web.dashboard.page import Action, Context, Done, Duration, Empty, Page, Problem
 from hedgerow.web.dashboard.snapshot import Snapshot
+from hedgerow.web.siblings import open_orders
 from hedgerow.web.visitor_rows import VisitorRow, describe_reason, row_of
 
 ACTIONS = ("pass", "challenge", "detain", "refuse")
@@ -262,7 +263,8 @@ def _components(context: Context, ledger_problem: str) -> list[Component]:
 
 
 def start_attack(context: Context, request: StartAttack) -> Done:
-    context.site.stores.state.commit(attack_block(context.now, parse_duration(request.duration)))
+    with open_orders(context.site) as order:
+        order(ATTACK_KEY, attack_block(context.now, parse_duration(request.duration)))
     said = f"Every visitor without a clearance needs one, for {request.duration}."
     if context.settings.observe:
         said = f"Recorded for {request.duration}. Nobody is asked, because the site only observes."
@@ -270,7 +272,8 @@ def start_attack(context: Context, request: StartAttack) -> Done:
 
 
 def end_attack(context: Context, _: Empty) -> Done:
-    ended = context.site.stores.state.forgive(ATTACK_KEY)
+    with open_orders(context.site) as order:
+        ended = order(ATTACK_KEY, None)
     if ended is None:
         raise Problem(503, "Redis does not answer. It ends as soon as Redis does.")
     if not ended:

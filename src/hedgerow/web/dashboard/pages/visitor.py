@@ -29,6 +29,7 @@ from hedgerow.web.dashboard.path_tree import (
     tree_of,
 )
 from hedgerow.web.dashboard.visitor_search import find_visitor, visits_of
+from hedgerow.web.siblings import open_orders
 from hedgerow.web.visitor_rows import VisitorRow, row_of
 
 _MAX_VISITS = 300
@@ -250,7 +251,8 @@ def forgive(context: Context, request: ForgiveVisitor) -> Done:
 
 def forgive_key(context: Context, key: str) -> None:
     """Remove blocks and score of a visitor. Raises `Problem` if there are none, or if Redis is away."""
-    forgiven = [context.site.stores.state.forgive(one) for one in (key, prefix_key(key))]
+    with open_orders(context.site) as order:
+        forgiven = [order(one, None) for one in (key, prefix_key(key))]
     if None in forgiven:
         raise Problem(503, "Redis does not answer. The visitor will be forgiven as soon as it does.")
     if not any(forgiven):
@@ -262,7 +264,8 @@ def ban(context: Context, request: BanVisitor) -> Done:
     until = now + parse_duration(request.duration)
     evidence = Evidence("administrator", "administrator", 1.0, request.reason or f"By {context.user.name}.")
     prefix = key if parse_address(key.partition("/")[0]) else ""
-    context.site.stores.state.commit(Block(key, prefix, now, until, "refuse", evidence))
+    with open_orders(context.site) as order:
+        order(key, Block(key, prefix, now, until, "refuse", evidence))
     return Done(f"{key} is blocked for {request.duration}.{_because(request.reason)}", key, _page_of(key))
 
 
