@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hedgerow.lists.model import OWN_AUTHOR, Listing, parse_subject
-from hedgerow.report.result import Report
+from hedgerow.report.result import SURE, Report
 
-SURE = 0.9
-"""The score from which on a crawler is listed."""
 _LONGEST_REASON = 200
 
 
@@ -20,8 +18,7 @@ def listings(report: Report, *, since: float, until: float, sure: float = SURE) 
     A source that is no address, network or account cannot be listed. A bot that is welcome once verified is left out
     unless its claim is known to be false: a claim that nobody checked is not a lie.
     """
-    crawlers = report.listed[report.judgements.score[report.listed] >= sure]
-    for source in report.sources_at(crawlers.tolist()):
+    for source in report.sources_at(report.listed(sure).tolist()):
         try:
             subject = parse_subject(source.source).text
         except ValueError:

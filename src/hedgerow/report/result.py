@@ -27,6 +27,8 @@ from hedgerow.report.rate_limit_proposal import Proposal
 from hedgerow.report.source_labels import LABELS, REASONS, UNKNOWN, ResidualTraffic, SourceLabels, rounded
 from hedgerow.report.tables.source_tables import Tables
 
+SURE = 0.9
+"""The score from which on a crawler is listed."""
 NAMED = ("account", "session")
 """What sources may be that have a name of their own, and no address in it."""
 
@@ -309,10 +311,12 @@ class Report:
         unknown = self.judgements.label == UNKNOWN
         return _by_name(REASONS, self.judgements.reason[unknown], self._requests[unknown])
 
-    @cached_property
-    def listed(self) -> NDArray[np.int64]:
-        """The places of sources that may be blocked: crawlers on two grounds, but for bots that may be welcome."""
-        ranked = self.ranked[may_be_listed(self.judgements)[self.ranked]]
+    def listed(self, sure: float = SURE) -> NDArray[np.int64]:
+        """
+        Return the places of sources that may be blocked: crawlers on two grounds with a score of at least *sure*, but
+        for bots that may be welcome.
+        """
+        ranked = self.ranked[(may_be_listed(self.judgements) & (self.judgements.score >= sure))[self.ranked]]
         return np.array([place for place in ranked.tolist() if not self.may_be_welcome(place)], np.int64)
 
     @property

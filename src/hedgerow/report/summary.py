@@ -103,7 +103,7 @@ def _cost(report: Report) -> list[str]:
 def _first(report: Report) -> list[str]:
     """Return what to do, the most useful first."""
     requests = int(report.tables.requests.sum())
-    listed, sentences = report.listed, []
+    listed, sentences = report.listed(), []
     if len(listed):
         top = int(listed[0])
         few = listed[:_BUSIEST]
