@@ -82,7 +82,9 @@ def run(
     ),
 ) -> None:
     """
-    Ask five questions and for a password of the dashboard, write a settings file, and show how to go on.
+    Ask five questions, write a settings file, and show how to go on.
+
+    It also asks for a password of the dashboard.
 
     What options answer is not asked. Without a terminal nothing is asked: --upstream is needed, the rest has defaults.
     """

@@ -36,18 +36,20 @@ _MAX_COUNTED = 10_000
 _CODE = "code "
 _SUSPECTED = re.compile(r"Suspected for ([\w-]+)")
 
+_REFERENCE = "[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}"
+_DESCRIPTION = "Such as 1A2B-3C4D, from a refusal page."
+
 Reference = Annotated[
-    str,
-    Meta(
-        max_length=20,
-        description="Such as 1A2B-3C4D, from a refusal page.",
-        extra_json_schema={"pattern": "^[0-9A-F]{4}-[0-9A-F]{4}$"},
-    ),
+    str, Meta(max_length=20, description=_DESCRIPTION, extra_json_schema={"pattern": f"^{_REFERENCE}$"})
 ]
 
 
 class ComplaintParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    reference: Reference = ""
+    """Without a reference, the page asks for one."""
+
+    reference: Annotated[
+        str, Meta(max_length=20, description=_DESCRIPTION, extra_json_schema={"pattern": f"^({_REFERENCE})?$"})
+    ] = ""
 
 
 class LetIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
