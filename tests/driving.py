@@ -31,15 +31,15 @@ OFF = '[marker]\nmode = "off"\nrules = []\n'
 """Settings under which no link is marked: for tests about bait alone."""
 OPEN: list[Site] = []
 """Sites of clients; closed when their test ends, or their threads would go on into the next."""
-_SHARE = rb"(?:share[-_][a-z]{7}|[a-z]{7}[-_]share)"
+_SHARE = rb"(?:share[-_][a-z]{5}|[a-z]{5}[-_]share)"
 _SEALED = rb'"((?:/~|[^"]*[?;]~=)[A-Za-z0-9_.-]{28,})"'
-_WRAPPER = rb'<(?:span(?= [^>]*(?:hidden|popover))|datalist) class="[a-z]{7}" [^>]+><a|<noscript><a class="[a-z]{7}"'
+_WRAPPER = rb'<(?:span(?= [^>]*(?:hidden|popover))|datalist) class="[a-z]{5}" [^>]+><a|<noscript><a class="[a-z]{5}"'
 _TEXT_TRAP = rb"(?:" + _WRAPPER + rb") href=" + _SEALED + rb">([^<]*)</a></\w+>"
 TRAP = re.compile(_TEXT_TRAP + rb'|<a class="' + _SHARE + rb'" href=' + _SEALED + rb"></a>")
 """A hidden link, with text or without."""
 _MARKED = re.compile(rb'href="(/~[\w-]{40,}|[^"]*[?;]~=[\w.-]{28,})"')
 _STYLE = re.compile(
-    rb"<style>(?:\.(" + _SHARE + rb")\.\1(?:,\.([a-z]{7})\.\2)?|\.([a-z]{7})\.\3)\{display:none!important\}</style>"
+    rb"<style>(?:\.(" + _SHARE + rb")\.\1(?:,\.([a-z]{5})\.\2)?|\.([a-z]{5})\.\3)\{display:none!important\}</style>"
 )
 
 

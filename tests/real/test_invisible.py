@@ -35,7 +35,7 @@ FORBIDDING = [
 _NOTE_VIOLATIONS = """window.violations = []; document.addEventListener("securitypolicyviolation", event =>
     window.violations.push([event.effectiveDirective, event.target.cloneNode(false).outerHTML]))"""
 # The element without its content: how much of that is there already depends on when the event comes.
-_NOSCRIPT = re.compile(rb'<noscript><a class="[a-z]{7}".*?</noscript>')
+_NOSCRIPT = re.compile(rb'<noscript><a class="[a-z]{5}".*?</noscript>')
 
 
 class Pair(NamedTuple):

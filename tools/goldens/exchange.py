@@ -22,8 +22,8 @@ _TEXTS = ("text/", "application/json", "application/x-ndjson")
 _STYLE = re.compile(r"<style>([^<]*)</style>")
 _HREF = re.compile(r'<(?!link)[a-z]+\s[^>]*?\b(?:href|src|action)="([^"]*)"')
 _HIDDEN_LINK = re.compile(
-    r'<(?:(?:span|datalist) class="[a-z]{7}" [^>]+><a|noscript><a class="[a-z]{7}") href="([^"]*)">[^<]*</a></\w+>'
-    r'|<a class="(?:share[-_][a-z]{7}|[a-z]{7}[-_]share)" href="([^"]*)"></a>'
+    r'<(?:(?:span|datalist) class="[a-z]{5}" [^>]+><a|noscript><a class="[a-z]{5}") href="([^"]*)">[^<]*</a></\w+>'
+    r'|<a class="(?:share[-_][a-z]{5}|[a-z]{5}[-_]share)" href="([^"]*)"></a>'
 )
 
 

@@ -67,7 +67,7 @@ CLEARED_RULES = (
     Rule("the style classes of its hidden links", r"<style>(?-i:[.,a-z_-]+)(?=\{display)", "<style>(names)"),
     Rule(
         "the forms of hidden links with text, which depend on the visitor",
-        r'(?:<(?:span|datalist) class="(?-i:[a-z]{7})" [^>]+><a|<noscript><a class="(?-i:[a-z]{7})")'
+        r'(?:<(?:span|datalist) class="(?-i:[a-z]{5})" [^>]+><a|<noscript><a class="(?-i:[a-z]{5})")'
         r' (href="[^"]*">[^<]*)</a></\w+>',
         r"(hidden: <a \1</a>)",
     ),

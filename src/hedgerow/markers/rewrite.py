@@ -84,6 +84,8 @@ _FINDINGS_PER_LINK = 2
 # Among which there are enough links whose text can be used.
 _FINDINGS_FOR_TEXTS = 64
 _DEEPEST_INNER_PAGE = 3
+# With "spread" hidden links stand ever further apart, but never more than 16 times as far as the first two.
+_MOST_DOUBLINGS = 4
 _MOST_KNOWN = 50_000
 # Their number is sealed in two bytes.
 _MOST_HIDDEN_LINKS = 0xFFFF
@@ -238,7 +240,7 @@ def _steps(placement: Placement | None, every: int) -> Iterator[int]:
     yield 1
     if placement in {"links", "spread"}:
         for number in count():
-            yield every << (number // 4 if placement == "spread" else 0)
+            yield every << (min(number, _MOST_DOUBLINGS) if placement == "spread" else 0)
 
 
 def _role(data: bytes, start: int, end: int) -> LinkRole:

@@ -21,7 +21,7 @@ from hashlib import blake2b, sha256
 from typing import NamedTuple
 
 _LETTERS = bytes(b"bcdfghjklmnpqrstvwxzbcdfghjklmnpqrstvwxz"[n % 40] for n in range(256))
-_NAME_LENGTH = 7
+_NAME_LENGTH = 5
 _HIDES = b"{display:none!important}"
 # Names of a link to share the page, which reader view drops.
 _CLASSES = (b"share-%b", b"share_%b", b"%b-share", b"%b_share")

@@ -41,7 +41,7 @@ BODY = b"<!DOCTYPE html><html><head><title>x</title></head><body>"
 FORMS = [b"", *visitors_by_form(b"abcdef").values()]
 """A visitor for each form of hidden links with text; the empty one gets those without."""
 FORMATTING = {"b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"}
-_BAIT_CLASSES = re.compile(r"\.([a-z_-]+)\.\1(?:,\.([a-z]{7})\.\2)?\{display:none!important\}")
+_BAIT_CLASSES = re.compile(r"\.([a-z_-]+)\.\1(?:,\.([a-z]{5})\.\2)?\{display:none!important\}")
 
 
 def parse(page: bytes, *, scripting: bool = True) -> ElementTree.Element:
