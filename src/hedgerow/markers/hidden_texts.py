@@ -73,10 +73,12 @@ def hidden_texts(page: bytes, texts: Sequence[bytes], places: Iterable[float]) -
     lasts = [b" ".join(some[(len(some) + 1) // 2 :]) for some in words]
     used = set(texts)
     numbers = numbers_of(page)
+    # A single text gives the same each time.
+    last_distance = _NEAR + (_TRIES if len(texts) > 1 else 1)
     for place in places if texts else ():
         last = int(place * len(texts)) + 1
         text = b""
-        for distance in range(_NEAR, _NEAR + _TRIES):
+        for distance in range(_NEAR, last_distance):
             # Further away with each try.
             one, other = ((last - next(numbers) % distance) % len(texts) for _ in range(2))
             text = firsts[one] + (b" " + lasts[other] if lasts[other] else b"")
