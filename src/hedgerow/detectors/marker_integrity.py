@@ -30,6 +30,7 @@ from hedgerow.detectors.trap import TrapSettings
 from hedgerow.markers.encoding import MOST_HAND_OVERS
 from hedgerow.markers.token import NOBODY, page_digest, visitor_digest
 from hedgerow.request.header_anomalies import is_browser
+from hedgerow.request.link_uses import RecentNames
 from hedgerow.request.program_history import ProgramHistory, entry_target
 
 LinkUse = Literal["none", "own", "moved", "neighbour", "foreign"]
@@ -169,29 +170,25 @@ def _unmarked(target: str) -> tuple[Evidence]:
 
 class _ShownPages:
     """
-    Which visitors requested which pages lately: the newest `_MOST_SHOWN`, and up to as many before them.
+    Which visitors requested which pages lately.
 
     It is kept in this process only. What it forgets weighs 0.01.
     """
 
     def __init__(self) -> None:
-        self._newest: set[bytes] = set()
-        self._older: set[bytes] = set()
+        self._names = RecentNames(_MOST_SHOWN)
 
     @staticmethod
     def _name(visit: Visit) -> bytes:
         return visitor_digest(visit.visitor) + page_digest(visit.target)
 
     def add(self, visit: Visit) -> None:
-        self._newest.add(self._name(visit))
-        if len(self._newest) >= _MOST_SHOWN:
-            self._newest, self._older = set(), self._newest
+        self._names.add(self._name(visit))
 
     def __contains__(self, visit: Visit) -> bool:
         # A browser had another name before it obtained a clearance.
         page = page_digest(visit.target)
-        names = (self._name(visit), *(linked + page for linked in visit.linked))
-        return any(name in self._newest or name in self._older for name in names)
+        return any(name in self._names for name in (self._name(visit), *(linked + page for linked in visit.linked)))
 
 
 class MarkerIntegrityDetector:
