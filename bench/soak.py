@@ -53,8 +53,10 @@ k1 = 1000000
 k2 = 1000000
 [rotating]
 enabled = false
+[policy]
+suspects = "pass"
 """
-"""Nearly all readers get pages, which are rewritten: that is most work."""
+"""Nearly all readers get pages, which are rewritten, and the watch goes on judging them: that is most work."""
 HEADERS = "".join(f"{name}: {value}\r\n" for name, value in CHROME.items())
 
 

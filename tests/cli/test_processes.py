@@ -29,6 +29,23 @@ def test_a_reload_frees_what_it_replaces():
         gc.enable()
 
 
+def test_memory_is_released_after_a_reload(monkeypatch):
+    client = Client()
+    sites = Sites(client.site.app.settings, client.site, make_application=lambda *_: client.app)
+    released = []
+    monkeypatch.setattr(processes, "_RELEASE_AFTER", 0.01)
+    monkeypatch.setattr(processes, "release_unused_memory", lambda: released.append(client.site.app))
+    before = client.site.app
+
+    async def reload() -> None:
+        processes._reload(sites, lambda: client.site.app.settings)
+        assert not released
+        await asyncio.sleep(0.05)
+
+    asyncio.run(reload())
+    assert released == [client.site.app] != [before]
+
+
 def test_old_objects_are_collected():
     """Of 1,000 collections only one looked at the oldest generation: once a day on a quiet site."""
     before = gc.get_threshold()

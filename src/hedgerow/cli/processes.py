@@ -33,6 +33,7 @@ from hedgerow.settings import Settings
 from hedgerow.settings.checks import check_admin_listen, socket_path, split_listen
 from hedgerow.settings.dangers import dangers
 from hedgerow.settings.sites import DEFAULT, with_every_site
+from hedgerow.unused_memory import release_unused_memory
 from hedgerow.watch.relay import socket_pair
 from hedgerow.web.admin.listener import bind_socket_file
 from hedgerow.web.admin.sites import AdminOfSites
@@ -45,6 +46,8 @@ log = logging.getLogger("hedgerow")
 
 _BACKLOG = 2048
 _PUBLISH_EVERY = 1.0
+# Seconds after a reload: by then requests that use what it has replaced have ended.
+_RELEASE_AFTER = 30.0
 _LEAST_ENTRIES = 30
 _OTHER_FILES = 200
 # Settings that are read at start only: whole tables, and settings of [watch].
@@ -415,6 +418,7 @@ def _reload(sites: Sites, read: ReadSettings) -> None:
         for name in _changed_at_start(before, afters[site])
     ]
     log.info("reloaded the settings")
+    asyncio.get_running_loop().call_later(_RELEASE_AFTER, release_unused_memory)
     if delayed:
         log.warning("changes in %s take effect at the next start", ", ".join(delayed))
 

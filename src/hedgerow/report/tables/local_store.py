@@ -8,11 +8,9 @@ again, by source and time. A small log has one part and needs no compiled functi
 
 from __future__ import annotations
 
-import ctypes
 import os
 import secrets
 import shutil
-import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -64,6 +62,7 @@ from hedgerow.report.tables.rows import (
     take,
 )
 from hedgerow.report.tables.url_features import ASSET, CALL, PAGE
+from hedgerow.unused_memory import release_unused_memory
 
 WORKERS = os.cpu_count() or 1
 SMALL = 25_000
@@ -175,7 +174,7 @@ class LocalStore:
             self._arranged = [[Piece(sort_rows(join(self._small)))]]
         elif self._arranged is None:
             self._arranged = on_all(self._arrange, range(PARTS))
-            _trim_memory()
+            release_unused_memory()
         return self._arranged
 
     def rows(self) -> Iterator[Rows]:
@@ -385,14 +384,6 @@ def on_all(answer: Callable[[Any], _Answer], some: Sequence[Any]) -> list[_Answe
         return list(map(answer, some))
     with ThreadPoolExecutor(WORKERS, thread_name_prefix="hedgerow-parts") as pool:
         return list(pool.map(answer, some))
-
-
-def _trim_memory() -> None:
-    """Give free memory back to the system: glibc keeps freed arrays of some megabytes in each thread."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
 
 
 @contextmanager
