@@ -57,6 +57,7 @@ check: .venv/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file bench/mypy.ini
 	$(BIN)/lint-imports
 
 # Real servers, crawlers and browsers mostly wait. What computes runs beside them, yields to them, and shows what it

@@ -31,7 +31,10 @@ def main() -> None:
         return ready[kind == "audio"]
 
     with tempfile.TemporaryDirectory() as folder:
-        stores = {"memory": MemoryUsedChallenges(), "SQLite": SqliteUsedChallenges(Path(folder) / "spent.sqlite")}
+        stores: dict[str, MemoryUsedChallenges | SqliteUsedChallenges] = {
+            "memory": MemoryUsedChallenges(),
+            "SQLite": SqliteUsedChallenges(Path(folder) / "spent.sqlite"),
+        }
         askers = {
             name: Challenges(SEALS, spent, seconds=lambda _: 30.0, puzzles=puzzles, easiest=20)
             for name, spent in stores.items()

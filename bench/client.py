@@ -8,6 +8,7 @@ import io
 import itertools
 import random
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from bench.timing import measure
 from hedgerow.core.decision import Block, Evidence
@@ -117,7 +118,7 @@ def middleware() -> None:
                 "REMOTE_ADDR": "192.0.2.1", "HTTP_HOST": "a.example", "HTTP_USER_AGENT": AGENT.decode(),
                 "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(), "SERVER_PROTOCOL": "HTTP/1.1",
             }  # fmt: skip
-            result = beside(environ, lambda *_: None)
+            result: Any = beside(environ, lambda *_: None)
             list(result)
             result.close()
 

@@ -275,10 +275,9 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
         lines.append(f"| {kind} | {browser} | {site} | {len(its)} | {pages} | {len(disturbed)} | {failed} | {why} |")
     with_scripts = [one for one in outcomes if one.scripts]
     without = [one for one in outcomes if not one.scripts]
-    seen = sum(bool(one.seen) for one in with_scripts)
-    lines.append(
-        f"| with JavaScript: goal 0 | | | {len(with_scripts)} | | {seen} | | {'met' if not seen else '**missed**'} |"
-    )
+    challenged = sum(bool(one.seen) for one in with_scripts)
+    verdict = "met" if not challenged else "**missed**"
+    lines.append(f"| with JavaScript: goal 0 | | | {len(with_scripts)} | | {challenged} | | {verdict} |")
     if without:
         seen = [one for one in without if one.seen]
         met = len(seen) <= 0.02 * len(without) and all(one.after >= FREE for one in seen)

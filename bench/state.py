@@ -176,7 +176,8 @@ def _redis_benchmark(program: str, port: int) -> float:
         state.ask(("FLUSHALL",))
         # A time that may stand on a command line.
         at = struct.unpack("<d", b"AAAAAAAA")[0]
-        command = scripts.record_visit(StateQuery(at, "page", *["10.0.0.__rand_int__"] * 2, "", count=True))
+        name = "10.0.0.__rand_int__"
+        command = scripts.record_visit(StateQuery(at, "page", name, name, "", count=True))
         # Every other line of a command on the wire is a length.
         words = command.decode().split("\r\n")[2:-1:2]
     done = subprocess.run(

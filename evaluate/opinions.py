@@ -47,7 +47,8 @@ def learned(name, path, bots, bundles, labels=None):
         plan = plan_of(tables.origin, tables.origin + tables.span)
         found = tables.features(tables.counts(plan), plan, levels=Levels(), least=LEAST_REQUESTS)
         told = None if labels is None else dict.fromkeys(tables.sources, labels)
-        mine = training_log(name, tables, bots, *bundles, told)
+        paths, windows = bundles
+        mine = training_log(name, tables, bots, paths, windows, told)
         return mine, found, [tables.sources[k] for k in mine.chosen.tolist()]
 
 
