@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import sys
 import tempfile
 from pathlib import Path
 
-import altcha
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from bench.timing import measure
+from challenge.solver import solve
 from hedgerow.challenge.captcha import Captcha, make_audio, make_image
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.challenge.protocol import Challenges, Issued, Solved
@@ -41,12 +42,12 @@ def main() -> None:
         }
         asker = askers["memory"]
         ticket = asker.ticket(visit, 0.5)
-        manner = ClientPreferences("de", "/.hedgerow/", "example.org", "", "AB12-CD34", "suspect")
+        preferences = ClientPreferences("de", "/.hedgerow/", "example.org", "", "AB12-CD34", "suspect")
         options = QuestionOptions(("work", "image", "audio"))
 
         def page(kind: str) -> None:
             issued = asker.issue(visit, asker.ticket(visit, 0.5), kind)
-            question(issued, issued.ticket, manner, options)
+            question(issued, issued.ticket, preferences, options)
 
         issue = measure(
             {
@@ -73,7 +74,7 @@ def main() -> None:
     sizes = {}
     for kind in ("work", "image", "audio"):
         issued = asker.issue(visit, ticket, kind)
-        sizes[kind] = len(question(issued, issued.ticket, manner, QuestionOptions(())).body)
+        sizes[kind] = len(question(issued, issued.ticket, preferences, QuestionOptions(())).body)
     print("bytes of a page: " + ", ".join(f"{kind} {size:,}" for kind, size in sizes.items()))
 
 
@@ -95,5 +96,4 @@ def issued_many(asker: Challenges, visit: Visit, ticket, kind: str) -> list[Issu
 def solution(issued: Issued) -> str:
     if issued.puzzle is not None:
         return issued.puzzle.answer
-    asked = altcha.Challenge.from_dict(json.loads(issued.question))
-    return altcha.Payload(asked, altcha.solve_challenge(asked)).to_base64()
+    return solve(issued.question)

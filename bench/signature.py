@@ -21,10 +21,14 @@ def main() -> None:
     x = base64.urlsafe_b64encode(public.public_bytes(Encoding.Raw, PublicFormat.Raw)).rstrip(b"=").decode()
     keys = Keys()
     keys.learn("bot.example", {thumbprint(x): PublicKey(public)}, AT)
-    signatures = Signatures(keys, {"bot.example": KnownBot("bot", "other", signer="bot.example")}, ("example.org",))
+    # A signature counts once; here it counts each time.
+    keys.mark_used = lambda *_: True
+    signatures = Signatures(
+        keys, {"bot.example": KnownBot("bot", "other", signer="bot.example")}, ("example.org", "other.example")
+    )
     params = (
         f'("@authority" "signature-agent");created={AT:.0f};expires={AT + 60:.0f};keyid="{thumbprint(x)}";'
-        'tag="web-bot-auth"'
+        'nonce="n1";tag="web-bot-auth"'
     )
     base = f'"@authority": example.org\n"signature-agent": "https://bot.example"\n"@signature-params": {params}'
     made = base64.b64encode(secret.sign(base.encode())).decode()
