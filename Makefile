@@ -66,11 +66,11 @@ DATABASES := tests/real/test_redis.py tests/real/test_postgresql.py
 UNITS := $(DATABASES) $(filter-out tests/real/ tests/__pycache__/,$(wildcard tests/*/)) $(wildcard tests/test_*.py)
 
 test: setup
-	@$(MAKE) --no-print-directory -j2 test-installed test-units
+	@$(MAKE) --no-print-directory -j2 test-real test-installed
 
-# The tests with real servers end first: the wheel follows them.
+# The units end first: the wheel follows them.
 test-installed:
-	@$(MAKE) --no-print-directory -j1 test-real
+	@$(MAKE) --no-print-directory -j1 test-units
 	@$(MAKE) --no-print-directory -j1 test-wheel
 
 test-real: .venv/.ready
