@@ -129,9 +129,8 @@ _PROLOGUE = re.compile(
     rb"(?:\xef\xbb\xbf)?+" + _OPENER + rb"*+(?:<[hH][eE][aA][dD](?=[\t\n\f\r />])" + _ATTRIBUTES + rb")?+"
 )
 _PROLOGUE_GOES_ON = re.compile(rb"(?:\xef\xbb?)?\Z|<!--|<(?:[!?hH][^>]*+)?\Z")
-# The referrer policy of an element. Searched for only where the page has one of the usual spellings.
+# The referrer policy of an element.
 _OWN_POLICY = re.compile(rb"referrerpolicy", re.IGNORECASE)
-_POLICY_SPELT = (b"eferrerpolicy", b"eferrerPolicy", b"EFERRERPOLICY")
 _COMMENT_END = re.compile(rb"--!?>")
 # Signs of a page whose script takes over the elements of the page: it compares them with its own, and would report an
 # added link as an error. A page that names modules to load in advance is an application's (React Router, Nuxt,
@@ -250,9 +249,7 @@ class Scanner:
             self._held.append(data)
             self._held_size = len(data)
             return b"", []
-        may_have_policy = b"olicy" in data or b"OLICY" in data
-        has_policy = may_have_policy and any(name in data for name in _POLICY_SPELT)
-        raw_text: list[tuple[int, int]] | None = [] if has_policy else None
+        raw_text: list[tuple[int, int]] | None = [] if b"referrerpolicy" in data.lower() else None
         settled = self._scan(data, findings, raw_text, final=final)
         if raw_text is not None:
             _note_policies(data, settled, raw_text, findings)
@@ -313,8 +310,9 @@ class Scanner:
             ends = 0
             # From link to link, up to anything else.
             for token in _TOKEN.finditer(data, position):
-                at, group = token.start(), token.lastindex
+                group = token.lastindex
                 if group is None:
+                    at = token.start()
                     break
                 if group < _END_OF_LINK:
                     start, end = token.span(_PLAIN_TARGET)
@@ -322,6 +320,7 @@ class Scanner:
                     group += _END_OF_LINK - _END_OF_PLAIN
                     last, ends = token, _END_OF_PLAIN
                 elif group >= _OPENED:
+                    at = token.start()
                     start, end = token.span(_TARGET)
                     if start < end:
                         raw = data[start + 1 : end - 1] if data[start] in _QUOTES else data[start:end]
@@ -338,7 +337,7 @@ class Scanner:
                 if group == _END_OF_LINK and not final and length - token.end() < _LOOK_AHEAD:
                     self._unfinished = False
                     self._until_next, self._in_row = until_next, in_row
-                    return data.rfind(b"<", at, token.end(ends))
+                    return data.rfind(b"<", token.start(), token.end(ends))
                 # Not after the last link of a row: style sheets give the last child of a row another look, such as a
                 # rounded corner, and the page would look different.
                 if not (is_excluded or (in_row and group == _CLOSES)):
