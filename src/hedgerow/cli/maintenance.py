@@ -15,6 +15,7 @@ from hedgerow.cli.main import Config
 from hedgerow.cli.output import format_time
 from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.errors import ModelError, SettingsError, TlsError
+from hedgerow.file_owner import make_directory
 from hedgerow.proxy.tls import read_pair
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.dangers import Danger, dangers
@@ -203,7 +204,7 @@ def rotate_(
     """
     settings = find_site(config, directory, site, changes=not show)
     path = key_path(settings)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(path.parent)
     now = time.time()
     known = load_keys(path, now) if show else rotate(path, now, settings.marker.overlap_days * _DAY)
     for key in sorted(known, key=lambda key: key.made_at):

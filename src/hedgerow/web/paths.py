@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hedgerow.file_owner import give_to_owner_of
 from hedgerow.settings.load import Settings
 
 
@@ -80,6 +81,7 @@ def temporary_file(path: Path, data: bytes) -> Iterator[Path]:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            give_to_owner_of(path.parent, descriptor)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
