@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import format_time
+from hedgerow.cli.running_service import reload_running
 from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.errors import ModelError, SettingsError, TlsError
 from hedgerow.file_owner import make_directory
@@ -22,6 +23,7 @@ from hedgerow.settings.dangers import Danger, dangers
 from hedgerow.settings.load import line_of
 from hedgerow.sqlite_file import is_own_file
 from hedgerow.watch.models.bundle import SHIPPED
+from hedgerow.web.audit import audit_command
 from hedgerow.web.key_file import load_keys, new_key, rotate, write_keys
 from hedgerow.web.paths import key_path
 from hedgerow.web.watch import build_panels
@@ -200,7 +202,7 @@ def rotate_(
     """
     Add a key and use it for new links. Links with older keys stay valid until they are too old.
 
-    A running Hedgerow uses the new key after SIGHUP.
+    A running Hedgerow with an admin listener uses the new key at once.
     """
     settings = find_site(config, directory, site, changes=not show)
     path = key_path(settings)
@@ -210,4 +212,5 @@ def rotate_(
     for key in sorted(known, key=lambda key: key.made_at):
         typer.echo(f"key {key.number}, made {format_time(key.made_at)}")
     if not show:
-        typer.echo(f"{path}: {len(known)} keys; the last one encrypts new links; send SIGHUP to a running Hedgerow")
+        audit_command(settings, "keys.rotate", f"key {known[-1].number}")
+        typer.echo(f"{path}: {len(known)} keys; the last one encrypts new links; {reload_running(settings)}")

@@ -286,6 +286,34 @@ def test_wrong_changes_are_refused_with_a_sentence(configured, change, said, tmp
     assert (tmp_path / "hedgerow.toml").read_text() == before
 
 
+@pytest.mark.parametrize(
+    "change", ["privacy.audit_days = 5", "tls.minimum = '1.3'", "watch.queue = 9", "alerts.per_hour = 1"]
+)
+def test_what_is_read_at_the_start_only_is_not_said_to_be_in_force(configured, change):
+    """It was applied, and the page said that it was in force."""
+    write(configured, visit("192.0.2.1"))
+    answer = configured.change("settings/propose", change=change)
+    assert (answer.status, b"restart the service" in answer.body) == (409, True)
+
+
+def test_sites_are_changed_in_the_file(configured):
+    """The list of sites in a change would replace all of them."""
+    write(configured, visit("192.0.2.1"))
+    change = "[[site]]\nname = 'a'\nhosts = ['a.example']\nupstream = 'http://127.0.0.1:1'\n"
+    assert configured.change("settings/propose", change=change).status == 409
+
+
+def test_the_file_is_read_again_by_a_button(configured):
+    assert configured.change("settings/reload").status == 409
+    assert b"Read the file again" not in configured.ask("/dashboard/settings").body
+    reloads = []
+    configured.site.request_reload = lambda: reloads.append(1)
+    assert b"Read the file again" in configured.ask("/dashboard/settings").body
+    assert configured.post("/dashboard/settings/reload").status == 303
+    assert configured.change("settings/reload").status == 200
+    assert reloads == [1, 1]
+
+
 def test_a_variable_of_the_environment_takes_precedence(configured, monkeypatch):
     write(configured, visit("192.0.2.1"))
     monkeypatch.setenv("HEDGEROW__CONTAINMENT__K1", "25")
