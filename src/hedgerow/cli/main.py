@@ -79,7 +79,19 @@ COMMANDS = {
     "models": ("models:app", "Show and switch the models that classify visitors."),
     "completion": ("completion:run", "Print the script by which bash, zsh or fish completes commands and options."),
 }
-"""Each command, in the order of the help: where its function or `Typer` is, and its help text."""
+"""Each command: where its function or `Typer` is, and its help text."""
+
+GROUPS = {
+    "Set up": ("init", "check", "password", "completion", "demo"),
+    "Protect a site": ("protect", "serve", "client", "watch", "mark"),
+    "See and act": (
+        "explain", "visitors", "campaigns", "attack", "lists", "limits", "bots", "alerts", "report", "replay",
+    ),
+    "Models": ("models", "learn", "train", "crawl", "simulate"),
+    "Maintain": ("keys", "migrate"),
+}  # fmt: skip
+"""The groups of commands, in the order of the help."""
+_GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
 
 
 def _default_config(config: Path | None) -> Path | None:
@@ -164,8 +176,8 @@ class _LazyCommand(TyperCommand):
         return loaded.make_context(info_name, join_observe(args) if self.name in _OBSERVING else args, parent, **extra)
 
 
-for _name, (_, _text) in COMMANDS.items():
-    app.command(_name, cls=_LazyCommand, help=_text)(lambda: None)
+for _name, (_, _text) in sorted(COMMANDS.items(), key=lambda command: list(_GROUP_OF).index(command[0])):
+    app.command(_name, cls=_LazyCommand, help=_text, rich_help_panel=_GROUP_OF[_name])(lambda: None)
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -112,7 +113,7 @@ def test_prices_of_addresses_are_counted(desk):
     assert b"an image or a recording" in desk.ask("/dashboard/visitor?visitor=192.0.2.3").body
 
 
-def test_names_targets_and_user_agents_of_visitors_are_text(desk):
+def test_xss_names_targets_and_user_agents_of_visitors_are_text(desk):
     """XSS through user agents, URLs and account names."""
     desk.block(f"account:{EVIL}", EVIL)
     write(desk, "refuse", 1)
@@ -153,7 +154,7 @@ def test_only_columns_sort(desk, page, sort):
 
 
 @pytest.mark.parametrize("text", ["'", "' OR 1=1 --", "%", "\\", '"; DROP TABLE audit; --', "\x00", "192.0.2.1' --"])
-def test_a_filter_is_text_and_no_sql(desk, text):
+def test_sql_injection_a_filter_is_text_and_no_sql(desk, text):
     """SQL injection: a quote finds nothing, and changes nothing."""
     from urllib.parse import quote
 
@@ -173,7 +174,7 @@ def test_a_filter_is_text_and_no_sql(desk, text):
         "/static/",
     ],
 )
-def test_static_files_end_at_their_folder(desk, path):
+def test_path_traversal_static_files_end_at_their_folder(desk, path):
     """Path traversal."""
     from urllib.parse import unquote
 
@@ -197,6 +198,15 @@ def test_the_openapi_document_names_every_page_and_change(desk):
         assert f"/api/v1/{page.name}" in document["paths"]
         for action in page.actions:
             assert f"/api/v1/{page.name}/{action.name}" in document["paths"]
+
+
+def test_an_address_that_there_is_not_is_an_error_like_all_others(tmp_path):
+    desk = Desk(tmp_path, "")
+    for path, method, status in (("/api/v1/x", "GET", 404), ("/api/v1/now", "POST", 405)):
+        answer = desk.ask(path, method, content_type="application/json")
+        assert (answer.status, answer.header("content-type")) == (status, b"application/json")
+        assert list(json.loads(answer.body)) == ["error"]
+    assert desk.ask("/dashboard/x").status == 404
 
 
 def test_a_body_that_is_too_large_or_no_json_is_refused(desk):

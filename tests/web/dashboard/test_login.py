@@ -37,7 +37,7 @@ def test_a_user_logs_in_and_sees_the_dashboard(tmp_path):
     assert b"Log out alice" in desk.ask().body
 
 
-def test_brute_force_is_stopped_after_five_tries(tmp_path, monkeypatch):
+def test_brute_force_of_a_login_is_stopped_after_five_tries(tmp_path, monkeypatch):
     desk = Desk(tmp_path)
     for number in range(FAILURES):
         assert desk.log_in(password=f"guess {number}").status == 401
@@ -72,7 +72,7 @@ def test_the_limit_has_a_size(monkeypatch):
     assert len(limit._failures) == 3
 
 
-def test_a_session_that_somebody_planted_does_not_become_the_operators(tmp_path):
+def test_session_fixation_a_planted_cookie_does_not_become_the_operators(tmp_path):
     """Session fixation: the cookie from before the login is worth nothing after it, and each login has its own."""
     desk = Desk(tmp_path)
     desk.cookie = "hedgerow-admin=planted.0000"
@@ -101,7 +101,7 @@ def test_a_session_ends_with_its_user(tmp_path):
     assert desk.ask("/api/v1/now").status == 401
 
 
-def test_a_form_needs_the_token_of_its_page(tmp_path):
+def test_csrf_a_form_needs_the_token_of_its_page(tmp_path):
     """CSRF, where a browser sends neither Origin nor Sec-Fetch-Site."""
     desk = Desk(tmp_path)
     desk.log_in()

@@ -198,14 +198,16 @@ def test_a_report_on_the_ledger_is_made_listed_and_shown_apart_from_the_dashboar
     page = desk.ask(f"/dashboard/reports/document/{row['name']}")
     assert page.status == 200
     assert b"<html" in page.body
+    assert desk.ask(f"/api/v1/reports/document/{row['name']}").body == page.body
     policy = page.header("content-security-policy").decode()
     assert policy.startswith("sandbox allow-scripts;")
     assert "allow-same-origin" not in policy
 
 
-@pytest.mark.parametrize("name", ["../lists.sqlite", "20260101T000000Z", "%2e%2e", "x"])
-def test_only_reports_are_shown(desk, name):
-    assert desk.ask(f"/dashboard/reports/document/{name}").status == 404
+@pytest.mark.parametrize("name", ["../lists.sqlite", "20260101T000000Z", "%2e%2e", "x", "20260101T000000Z\n"])
+@pytest.mark.parametrize("above", ["/dashboard", "/api/v1"])
+def test_path_traversal_shows_nothing_but_reports(desk, above, name):
+    assert desk.ask(f"{above}/reports/document/{name}").status == 404
 
 
 def test_a_scheduled_report_is_made_when_it_is_due(tmp_path):

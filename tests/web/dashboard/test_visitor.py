@@ -134,6 +134,22 @@ def test_a_visitor_is_found_by_address_and_by_reference(desk, name):
     assert "hidden link" in page
 
 
+def test_xss_user_agents_and_urls_of_a_visitor_are_text(desk):
+    crawl(desk)
+    for path in ("/", "/dashboard/visitor?visitor=192.0.2.7", "/dashboard/complaint?reference=1A2B-3C4D"):
+        body = desk.ask(path).body
+        assert b"<script>alert" not in body
+        assert b"&lt;script&gt;alert(1)" in body
+
+
+@pytest.mark.parametrize("name", ["' OR 1=1 --", "x'; DROP TABLE visits; --", '"', "%"])
+def test_sql_injection_the_name_of_a_visitor_is_text(desk, name):
+    crawl(desk)
+    assert desk.read(f"visitor?visitor={quote(name)}")["visits"] == 0
+    assert desk.read(f"visitors?filter={quote(name)}")["total"] == 0
+    assert desk.read("visitor?visitor=192.0.2.7")["visits"] == 3
+
+
 def test_a_visitor_nobody_knows(desk):
     told = desk.read("visitor?visitor=203.0.113.9")
     assert told["visits"] == 0

@@ -21,6 +21,7 @@ from urllib.parse import quote, urlencode
 import jinja2
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
@@ -75,7 +76,7 @@ class Dashboard:
             reports.remove_old(site.app.settings, time.time())
         if site.app.settings.admin.report_every:
             threading.Thread(target=self._make_reports, name="hedgerow-reports", daemon=True).start()
-        self.app = Starlette(routes=self._routes(), exception_handlers={Refused: _refused})
+        self.app = Starlette(routes=self._routes(), exception_handlers={Refused: _refused, HTTPException: _unknown})
 
     def _make_reports(self) -> None:
         """Make the reports that the settings want, until the site is closed."""
@@ -101,7 +102,10 @@ class Dashboard:
             routes.append(Route(f"/dashboard/{page.name}", self._html(page)))
             routes.append(Route(f"{openapi.API}/{page.name}", self._api(page)))
             if page.document is not None:
-                routes.append(Route(f"/dashboard/{page.name}/document/{{file}}", self._show_document(page)))
+                show = self._show_document(page)
+                routes += [
+                    Route(f"{above}/{page.name}/document/{{file}}", show) for above in ("/dashboard", openapi.API)
+                ]
             for action in page.actions:
                 routes.append(
                     Route(f"/dashboard/{page.name}/{action.name}", self._form(page, action), methods=["POST"])
@@ -272,6 +276,15 @@ async def _refused(request: Request, error: Exception) -> Response:
     if request.url.path.startswith(openapi.API):
         return Response(msgspec.json.encode({"error": error.text}), error.status, media_type=_JSON)
     return Response(f"{error.text}\n", error.status, media_type="text/plain")
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    """Answer a request for an address that there is not, or by another method."""
+    assert isinstance(error, HTTPException)
+    if request.url.path.startswith(openapi.API):
+        body = msgspec.json.encode({"error": f"{error.detail}: see {openapi.API}/openapi.json."})
+        return Response(body, error.status_code, error.headers, media_type=_JSON)
+    return Response(f"{error.detail}\n", error.status_code, error.headers, media_type="text/plain")
 
 
 def _required(page: Page) -> bool:
