@@ -67,8 +67,15 @@ def test_now_answers_whether_the_site_is_crawled(desk):
     assert told["totals"] == {"pass": 10, "challenge": 0, "detain": 0, "refuse": 30}
     assert told["pages_saved"] == 30
     assert sum(told["series"]["actions"]["refuse"]) == 30
-    assert len(told["latest_stopped"]) == 20
-    assert told["latest_stopped"][0]["user_agent"] == EVIL
+    (last,) = told["latest_stopped"]
+    assert (last["user_agent"], last["times"]) == (EVIL, 30)
+
+
+def test_a_busy_crawler_does_not_hide_the_last_refusal_of_a_person(desk):
+    write(desk, "refuse", 1, "192.0.2.9")
+    write(desk, "refuse", 100)
+    found = [(one["visitor"], one["times"]) for one in desk.read("now")["latest_stopped"]]
+    assert found == [("192.0.2.7", 100), ("192.0.2.9", 1)]
 
 
 def test_a_few_refusals_are_no_crawl(desk):
@@ -235,7 +242,7 @@ def test_the_points_of_the_chart_are_whole_steps():
     assert series.actions["pass"] == [0] * 10
 
 
-def write(desk: Desk, action: str, count: int) -> None:
+def write(desk: Desk, action: str, count: int, visitor: str = "192.0.2.7") -> None:
     """Write visits to the ledger, as the gate does."""
     from hedgerow.core.decision import Decision
     from hedgerow.core.visit import Visit
@@ -244,7 +251,7 @@ def write(desk: Desk, action: str, count: int) -> None:
     ledger = desk.site.stores.ledger
     for _ in range(count):
         visit = Visit(
-            at=time.time(), visitor="192.0.2.7", prefix="192.0.2.7", address="192.0.2.7", method="GET", host="a.b",
+            at=time.time(), visitor=visitor, prefix=visitor, address=visitor, method="GET", host="a.b",
             target=f"/?q={EVIL}", kind="page", user_agent=EVIL,
         )  # fmt: skip
         ledger.append(Entry(visit, Decision(action, evidence), 200 if action == "pass" else 403))

@@ -246,6 +246,8 @@ def test_settings_say_where_they_come_from_and_hide_secrets(configured, monkeypa
     assert rows["containment.k1"]["origin"] == "command line"
     assert rows["detain.seconds"]["origin"] in {"HEDGEROW__DETAIN__SECONDS", "command line"}
     assert "scrypt" not in json.dumps(rows)
+    origins = [row["origin"] for row in configured.read("settings?size=500")["rows"]]
+    assert origins.index("default") == len(origins) - origins.count("default"), "what was set comes first"
     assert "$" not in rows["admin.users"]["value"]
 
 

@@ -10,6 +10,7 @@ import pytest
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.core.ledger import Entry
 from hedgerow.core.visit import Marker, Visit
+from hedgerow.detectors.registry import registry
 from hedgerow.markers.token import page_digest
 from hedgerow.watch.models.bundle import shipped
 from hedgerow.web.dashboard.pages.visitor import _reasons
@@ -104,9 +105,29 @@ def test_features_are_compared_with_those_of_people_and_crawlers():
 def test_each_reason_has_words_and_something_to_loosen(code, text, looser):
     found = describe_reason(code)
     assert text in found.text
-    assert not found.text.endswith("….")
+    assert not {"…", "{"} & set(found.text)
     assert looser in what_to_loosen(code)
     assert bool(looser) == bool(what_to_loosen(code))
+
+
+def test_every_code_of_a_detector_has_a_whole_sentence():
+    """What differs from visit to visit is said in general words: "More than … … in … seconds" tells nobody anything."""
+    codes = [code.code for detector in registry().specs for code in detector.codes]
+    assert len(codes) > 50
+    for text in (describe_reason(code).text for code in codes):
+        assert not {"…", "{"} & set(text)
+        assert text[0].isupper()
+        assert text.endswith(".")
+
+
+def test_what_is_unusual_about_requests_is_said_in_words(desk):
+    signs = ("no-language", "arrival", "read-by:192.0.2.1")
+    write(desk, Entry(visit("/a", anomalies=signs), Decision("pass"), 200))
+    found = {one["code"]: one["text"] for one in desk.read("visitor?visitor=192.0.2.7")["signs"]}
+    assert list(found) == ["no-language", "arrival", "read-by:"]
+    assert found["no-language"] == "The request names no language."
+    assert all(text.endswith(".") for text in found.values())
+    assert b"plain http, without cookies" in desk.ask("/dashboard/visitor?visitor=192.0.2.7").body
 
 
 def test_a_complaint_of_a_suspect_is_counted_for_what_made_it_one(desk):

@@ -82,7 +82,9 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def query(context: Context, parameters: TableParameters) -> SettingsPage:
-    table = tabulate(list(_rows(context)), _COLUMNS, parameters)
+    # What somebody has set, first.
+    rows = sorted(_rows(context), key=lambda row: row.origin == "default")
+    table = tabulate(rows, _COLUMNS, parameters)
     return SettingsPage(
         table.rows, table.total, table.page, table.size, str(context.site.config or ""), context.jobs.last(JOB),
         context.jobs.result(JOB), context.site.request_reload is not None,
