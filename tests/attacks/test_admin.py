@@ -169,6 +169,8 @@ def test_a_browser_logs_in_by_a_form_and_out_again():
     form = desk.ask(accept="text/html")
     assert form.status == 401
     assert b'action="/login"' in form.body
+    assert b"Bearer" not in form.body, "that is for programs"
+    assert b"Bearer TOKEN" in desk.ask("/api/v1/now").body
     cookie = log_in(desk)
     assert b"192.0.2.7" in desk.ask(cookie=cookie).body
     origin = "http://127.0.0.1:9000"

@@ -31,6 +31,8 @@ _MAX_POST = 10_000
 _PORT = re.compile(r":\d+\Z", re.ASCII)
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
+LOG_IN = "Log in, or send the token: Authorization: Bearer TOKEN."
+"""What a program is told; a person gets a form."""
 _OPEN = "/static/"
 """Style and scripts of the dashboard, which the login form needs too."""
 FORM_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
@@ -83,7 +85,7 @@ class Access:
         if user is None:
             if not own.needs_login:
                 raise Refused(403, "Without a token only this machine may ask. Set token or users in [admin].")
-            raise Refused(401, "Log in, or send the token: Authorization: Bearer TOKEN.", login=True)
+            raise Refused(401, LOG_IN, login=True)
         if not is_safe and scope["path"] != "/logout" and not user.may_change:
             raise Refused(403, "A viewer cannot change anything.")
         return user

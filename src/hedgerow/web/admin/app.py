@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from hedgerow.core.attack import visitors_of
 from hedgerow.watch.models.panel import MIN_SESSIONS, Panel
 from hedgerow.watch.watch import WatchThread
-from hedgerow.web.admin.access import Access, Refused, User, check_form, read_form
+from hedgerow.web.admin.access import LOG_IN, Access, Refused, User, check_form, read_form
 from hedgerow.web.admin.lists import JSON, Answer, ListsApi
 from hedgerow.web.admin.operation_metrics import OperationCollector
 from hedgerow.web.app import Site
@@ -202,7 +202,7 @@ class Admin:
             more.append((b"retry-after", b"%d" % refusal.retry_after))
         kind, text = _TEXT, refusal.text.encode() + b"\n"
         if refusal.login and b"text/html" in header(scope["headers"], b"accept"):
-            kind, text = _HTML, self._dashboard.login_page(scope, refusal.text)
+            kind, text = _HTML, self._dashboard.login_page(scope, "" if refusal.text == LOG_IN else refusal.text)
         elif scope["path"].startswith(("/lists", API)):
             kind, text = JSON, msgspec.json.encode({"error": refusal.text})
         await _send(scope, send, refusal.status, kind, text, more)
