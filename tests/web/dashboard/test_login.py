@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from hedgerow.errors import SettingsError
 from hedgerow.web.admin import login_limit
 from hedgerow.web.admin.login_limit import FAILURES, SECONDS, LoginLimit
 from hedgerow.web.admin.passwords import hash_password, is_password
+from hedgerow.web.dashboard import app as dashboard_app
 from web.dashboard.desk import FORM, HASH, ORIGIN, PASSWORD, USERS, Desk
 
 
@@ -89,6 +92,32 @@ def test_a_logout_ends_the_session_for_copies_of_the_cookie_too(tmp_path):
     desk.log_in()
     assert desk.ask("/logout", "POST", origin=ORIGIN).status == 303
     assert desk.ask("/api/v1/now").status == 401
+
+
+def test_live_updates_end_with_the_session(tmp_path, monkeypatch):
+    """A page that was open when its user logged out went on to get everything."""
+    monkeypatch.setattr(dashboard_app, "_LIVE_EVERY", 0.5)
+    desk = Desk(tmp_path)
+    desk.log_in()
+    sessions = desk._admin._access._sessions
+    events: list[bytes] = []
+
+    async def receive():
+        await asyncio.sleep(60)
+
+    async def send(message):
+        if message.get("body"):
+            events.append(message["body"])
+            sessions.end(sessions.find(desk.cookie.encode(), desk.site.app.settings.admin))
+
+    headers = [(b"host", b"127.0.0.1:9000"), (b"cookie", desk.cookie.encode())]
+    scope = {
+        "type": "http", "method": "GET", "path": "/dashboard/now/live", "raw_path": b"", "query_string": b"",
+        "server": ("127.0.0.1", 9000), "client": ("127.0.0.1", 5000), "scheme": "http", "http_version": "1.1",
+        "headers": headers,
+    }  # fmt: skip
+    asyncio.run(asyncio.wait_for(desk._admin(scope, receive, send), 20))
+    assert len(events) == 1
 
 
 def test_a_session_ends_with_its_user(tmp_path):

@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import IO
 
 import msgspec
@@ -189,12 +190,21 @@ class Admin:
                 await _send(scope, send, _SEE_OTHER, _TEXT, b"Logged out.\n", [*_TO_START, (b"set-cookie", cookie)])
                 return
             if _is_of_dashboard(scope["path"]):
-                await self._dashboard.app({**scope, "hedgerow.user": user}, receive, _with_headers(send))
+                inner = {**scope, "hedgerow.user": user, "hedgerow.may_see": partial(self._may_see, scope)}
+                await self._dashboard.app(inner, receive, _with_headers(send))
                 return
             status, kind, body = await self._answer(scope, receive, user)
             await _send(scope, send, status, kind, body, _TO_START if status == _SEE_OTHER else [])
         except Refused as refusal:
             await self._refuse(scope, send, refusal)
+
+    def _may_see(self, scope: Scope) -> bool:
+        """Return whether a request that is still being answered would be let in now: its session may have ended."""
+        try:
+            self._access.check(scope, self._site.app.settings.admin)
+        except Refused:
+            return False
+        return True
 
     async def _refuse(self, scope: Scope, send: Send, refusal: Refused) -> None:
         more = [(b"www-authenticate", b"Bearer")] if refusal.login else []

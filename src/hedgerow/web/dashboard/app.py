@@ -189,7 +189,9 @@ class Dashboard:
     async def _events(self, request: Request, user: User, parameters: Any) -> AsyncIterator[bytes]:
         self._streams += 1
         try:
-            while not self._site.closing and not self._site.closed and not await request.is_disconnected():
+            may_see = request.scope["hedgerow.may_see"]
+            # Whoever has logged out gets no more, nor does a session that has expired.
+            while not (self._site.closing or self._site.closed or await request.is_disconnected()) and may_see():
                 with suppress(HedgerowError):
                     context = await self._context(request)
                     result = await asyncio.to_thread(PAGES[0].query, context, parameters)
