@@ -228,6 +228,23 @@ def test_a_reference_that_does_not_exist(desk, reference, status):
     assert desk.change("complaint/let-in", reference=reference).status == status
 
 
+def test_a_wrong_reference_is_corrected_on_the_same_page(desk):
+    page = desk.ask("/dashboard/complaint?reference=FFFF-FFFF")
+    assert page.status == 404
+    assert b"The reference FFFF-FFFF is not in the ledger." in page.body
+    assert b'name="reference" value="FFFF-FFFF"' in page.body
+
+
+def test_from_an_error_there_is_a_way_back_to_the_visitor(desk):
+    """The link led to a page that does not exist without a visitor."""
+    page = desk.post("/dashboard/visitor/forgive", visitor="192.0.2.7")
+    assert page.status == 404
+    assert b"is neither suspected nor blocked" in page.body
+    assert b'<a href="/dashboard/visitor?visitor=192.0.2.7">Back</a>' in page.body
+    assert b'<a href="/">Back</a>' in desk.ask("/dashboard/visitor").body
+    assert b'<a href="/dashboard/lists">Back</a>' in desk.post("/dashboard/lists/add", list="white", subject="?").body
+
+
 def test_hidden_addresses_are_found_by_the_state(tmp_path):
     desk = Desk(tmp_path, "[privacy]\naddresses = 'hashed'\nkey = '0123456789abcdef0123456789abcdef'\n")
     crawl(desk)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -122,12 +122,17 @@ class Dashboard:
             context = await self._context(request)
             given = dict(request.query_params)
             message = given.pop("done", "")
-            parameters = page.parameters() if not _required(page) else None
+            parameters = None
             try:
                 parameters = _convert(given, page.parameters)
                 result = await asyncio.to_thread(page.query, context, parameters)
             except (Problem, HedgerowError, ValueError) as failed:
                 status, error = _status(failed), str(failed)
+                if not _required(page):
+                    # The page as it is without what was asked for, such as the form with a reference that is wrong.
+                    parameters = parameters or page.parameters()
+                    with suppress(Problem, HedgerowError, ValueError):
+                        result = await asyncio.to_thread(page.query, context, page.parameters())
             body = await asyncio.to_thread(
                 self._render, page, context, parameters=parameters, result=result, error=error, message=message,
             )  # fmt: skip
@@ -135,14 +140,15 @@ class Dashboard:
 
         return answer
 
-    def _render(self, page: Page, context: Context, **values: Any) -> str:
+    def _render(self, page: Page, context: Context, back: str = "", **values: Any) -> str:
+        """Return a page, or if there is no result its error, with a link *back*."""
         template = self._templates.get_template(f"{page.name}.html" if values["result"] is not None else "error.html")
         return template.render(
             page=page, pages=PAGES, user=context.user, now=context.now, problems=context.problems,
             observing=bool(context.settings.observe), needs_login=context.settings.admin.needs_login,
             version=__version__, upstream=context.settings.proxy.upstream,
             attack_until=context.site.attack_until(context.now), root=context.root, sites=context.sites,
-            site_name=context.site_name, **values,
+            site_name=context.site_name, back=back or ("/" if _required(page) else f"/dashboard/{page.name}"), **values,
         )  # fmt: skip
 
     def _api(self, page: Page) -> Callable[[Request], Any]:
@@ -225,7 +231,9 @@ class Dashboard:
                 done = await self._run(page, action, await self._context(request), fields)
             except (Problem, HedgerowError, ValueError) as failed:
                 context = await self._context(request)
-                body = self._render(page, context, parameters=None, result=None, error=str(failed), message="")
+                names = [name for name in _required(page) if name in form]
+                shown = f"/dashboard/{page.name}?{urlencode({name: form[name] for name in names})}" if names else ""
+                body = self._render(page, context, shown, parameters=None, result=None, error=str(failed), message="")
                 return Response(body, _status(failed), media_type="text/html")
             target = done.location or back
             joined = "&" if "?" in target else "?"
@@ -289,9 +297,9 @@ async def _unknown(request: Request, error: Exception) -> Response:
     return Response(f"{error.detail}\n", error.status_code, error.headers, media_type="text/plain")
 
 
-def _required(page: Page) -> bool:
-    fields = msgspec.structs.fields(page.parameters)
-    return any(field.required for field in fields)
+def _required(page: Page) -> Sequence[str]:
+    """Return the parameters without which there is no such page."""
+    return [field.name for field in msgspec.structs.fields(page.parameters) if field.required]
 
 
 def _convert(given: Mapping[str, Any], wanted: type[msgspec.Struct]) -> Any:
