@@ -198,6 +198,23 @@ def test_settings_from_the_environment_of_the_service_hold_for_commands(shell, t
     assert not (tmp_path / "service" / "lists.sqlite").exists()
 
 
+def test_a_variable_names_the_settings_of_the_service(shell, tmp_path, monkeypatch):
+    """As the package of Debian does: without a running service, commands would use other stores than the service."""
+    config = tmp_path / "service.toml"
+    config.write_text(f"directory = '{tmp_path}/service'\n[lists]\nenabled = false\n")
+    monkeypatch.setenv("HEDGEROW_CONFIG", str(config))
+    assert "lists have no effect" in shell("lists", "add", "black", "192.0.2.1")[2]
+    (tmp_path / "hedgerow.toml").write_text(f"directory = '{tmp_path}/here'\n")
+    assert f"using {tmp_path}/here;" in shell("lists", "add", "black", "192.0.2.1")[2]
+    (tmp_path / "hedgerow.toml").unlink()
+    with service(tmp_path, "service", "--config", str(config), HEDGEROW__LISTS__ENABLED="true"):
+        status, _, err = shell("lists", "add", "black", "192.0.2.1")
+        assert (status, "where Hedgerow is running" in err) == (0, True), "the settings in force count"
+        monkeypatch.setenv("HEDGEROW__DIRECTORY", f"{tmp_path}/service")
+        assert shell("lists", "add", "black", "192.0.2.2")[0] == 0
+    assert "lists have no effect" in shell("lists", "add", "black", "192.0.2.3")[2]
+
+
 def test_one_of_two_services_must_be_named(shell, tmp_path):
     with service(tmp_path, "one"), service(tmp_path, "two"):
         status, out, err = shell("visitors", "block", "192.0.2.1")

@@ -94,9 +94,14 @@ GROUPS = {
 _GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
 
 
+DEFAULT_FILE = Path("hedgerow.toml")
+CONFIG_VARIABLE = "HEDGEROW_CONFIG"
+
+
 def _default_config(config: Path | None) -> Path | None:
-    default = Path("hedgerow.toml")
-    return config if config is not None else default if default.is_file() else None
+    if config is not None or DEFAULT_FILE.is_file():
+        return config or DEFAULT_FILE
+    return Path(named) if (named := os.environ.get(CONFIG_VARIABLE)) else None
 
 
 def join_observe(arguments: list[str]) -> list[str]:
@@ -127,7 +132,7 @@ Config = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="Settings file; default ./hedgerow.toml if it exists.",
+        help=f"Settings file; default ./hedgerow.toml if it exists, else the file in {CONFIG_VARIABLE}.",
         callback=_default_config,
     ),
 ]

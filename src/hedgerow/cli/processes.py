@@ -32,7 +32,7 @@ from hedgerow.proxy.workers import Workers
 from hedgerow.settings import Settings
 from hedgerow.settings.checks import check_admin_listen, socket_path, split_listen
 from hedgerow.settings.dangers import dangers
-from hedgerow.settings.load import START_TABLES, START_WATCH
+from hedgerow.settings.load import START_SETTINGS, START_TABLES
 from hedgerow.settings.sites import DEFAULT, with_every_site
 from hedgerow.watch.relay import socket_pair
 from hedgerow.web.admin.listener import bind_socket_file
@@ -408,5 +408,7 @@ def _reload(sites: Sites, read: ReadSettings) -> None:
 def _changed_at_start(old: Settings, new: Settings) -> list[str]:
     """Return the tables and settings that are read at start only, and that differ."""
     changed = [name for name in START_TABLES if getattr(new, name) != getattr(old, name)]
-    watch = [name for name in START_WATCH if getattr(new.watch, name) != getattr(old.watch, name)]
-    return changed + [f"watch.{name}" for name in watch]
+    for table, names in START_SETTINGS.items():
+        before, after = getattr(old, table), getattr(new, table)
+        changed += [f"{table}.{name}" for name in names if getattr(after, name) != getattr(before, name)]
+    return changed

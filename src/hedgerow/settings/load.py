@@ -44,8 +44,8 @@ START_TABLES = (
     "directory", "proxy", "tls", "state", "lists", "ledger", "privacy", "alerts", "traces", "admin", "serve",
 )  # fmt: skip
 """Settings and tables that are read at the start only."""
-START_WATCH = ("enabled", "queue", "sessions")
-"""The same of [watch]."""
+START_SETTINGS = {"watch": ("enabled", "queue", "sessions"), "policy": ("remember",)}
+"""The same of other tables."""
 
 
 class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -291,7 +291,8 @@ def test_wrong_changes_are_refused_with_a_sentence(configured, change, said, tmp
 
 
 @pytest.mark.parametrize(
-    "change", ["privacy.audit_days = 5", "tls.minimum = '1.3'", "watch.queue = 9", "alerts.per_hour = 1"]
+    "change",
+    ["privacy.audit_days = 5", "tls.minimum = '1.3'", "watch.queue = 9", "alerts.per_hour = 1", "policy.remember = 5"],
 )
 def test_what_is_read_at_the_start_only_is_not_said_to_be_in_force(configured, change):
     """It was applied, and the page said that it was in force."""

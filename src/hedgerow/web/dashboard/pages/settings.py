@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from hedgerow.errors import HedgerowError
 from hedgerow.settings import Settings, read_settings
-from hedgerow.settings.load import START_TABLES, START_WATCH, is_secret, setting_origins
+from hedgerow.settings.load import START_SETTINGS, START_TABLES, is_secret, setting_origins
 from hedgerow.web.dashboard.jobs import Job, run_command
 from hedgerow.web.dashboard.page import Action, Context, Done, Empty, Page, Problem
 from hedgerow.web.dashboard.tables import Column, TablePage, TableParameters, tabulate
@@ -159,9 +159,10 @@ def _changed(context: Context, change: str) -> str:
         wanted = tomllib.loads(change)
     except tomllib.TOMLDecodeError as error:
         raise Problem(422, f"This is not TOML: {error}") from None
-    watch = wanted.get("watch", {})
     locked = [name for name in START_TABLES if name in wanted]
-    locked += [f"watch.{name}" for name in START_WATCH if isinstance(watch, Mapping) and name in watch]
+    for table, names in START_SETTINGS.items():
+        own = wanted.get(table)
+        locked += [f"{table}.{name}" for name in names if isinstance(own, Mapping) and name in own]
     if locked:
         raise Problem(409, f"Change {', '.join(locked)} in the settings file, and restart the service.")
     if "site" in wanted:
