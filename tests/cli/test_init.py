@@ -129,7 +129,10 @@ def test_wrong_use_writes_nothing(run, tmp_path, arguments):
 
 
 def asked(folder: Path, answers: str, password: str, *options: str) -> tuple[int, str]:
-    """Answer the questions of a terminal, and then that for a password; return the status and what was said."""
+    """
+    Answer the questions of a terminal, and then those for a password, first with a mistake; return the status and what
+    was said.
+    """
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [str(HEDGEROW), "init", *options], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder,
@@ -139,9 +142,14 @@ def asked(folder: Path, answers: str, password: str, *options: str) -> tuple[int
     os.write(leader, answers.encode())
     said = ""
     # What was typed before the question is thrown away.
-    while not said.endswith("(empty: none): ") and (more := process.stdout.read(1)):
-        said += more
-    os.write(leader, f"{password}\n".encode())
+    prompts = ("(empty: none): ", password, "again: ", password + "x", "(empty: none): ", password, "again: ", password)
+    for prompt, answer in zip(prompts[::2], prompts[1::2], strict=True):
+        while not said.endswith(prompt) and (more := process.stdout.read(1)):
+            said += more
+        os.write(leader, f"{answer}\n".encode())
+        said += " "
+        if not answer:
+            break
     rest, _ = process.communicate(timeout=120)
     os.close(leader)
     return process.returncode, said + rest
@@ -158,6 +166,7 @@ def test_a_terminal_is_asked_five_questions_and_for_a_password(site, tmp_path, p
     assert f"{site} answers with status 200" in said
     assert len(found.admin.users) == users
     assert ("as admin" in said) is bool(users)
+    assert ("These are two different passwords." in said) is bool(users)
     if users:
         assert is_password(password, found.admin.users[0].password)
         assert password not in said + (tmp_path / "hedgerow.toml").read_text()

@@ -253,7 +253,12 @@ def _ask_password() -> str:
     question = f"Password of {_USER} for the dashboard, 10 characters or more (empty: none)"
     if not sys.stdin.isatty():
         return ""
-    return str(typer.prompt(question, default="", show_default=False, hide_input=True, confirmation_prompt=False))
+    while password := str(typer.prompt(question, default="", show_default=False, hide_input=True)):
+        # Nobody sees what is typed, and a mistake would lock the operator out.
+        if typer.prompt("The same password again", default="", show_default=False, hide_input=True) == password:
+            break
+        typer.echo("These are two different passwords.")
+    return password
 
 
 def _confirm(question: str, *, default: bool) -> bool:
