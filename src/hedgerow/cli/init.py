@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
@@ -253,12 +254,13 @@ def _ask_password() -> str:
     question = f"Password of {_USER} for the dashboard, 10 characters or more (empty: none)"
     if not sys.stdin.isatty():
         return ""
-    while password := str(typer.prompt(question, default="", show_default=False, hide_input=True)):
-        # Nobody sees what is typed, and a mistake would lock the operator out.
-        if typer.prompt("The same password again", default="", show_default=False, hide_input=True) == password:
+    ask = partial(typer.prompt, default="", show_default=False, hide_input=True)
+    # Nobody sees what is typed, and a mistake would lock the operator out.
+    while first := str(ask(question)):
+        if ask("The same password again") == first:
             break
         typer.echo("These are two different passwords.")
-    return password
+    return first
 
 
 def _confirm(question: str, *, default: bool) -> bool:

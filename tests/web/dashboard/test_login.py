@@ -40,6 +40,22 @@ def test_a_user_logs_in_and_sees_the_dashboard(tmp_path):
     assert b"Log out alice" in desk.ask().body
 
 
+def test_after_the_login_comes_the_page_that_was_asked_for(tmp_path):
+    desk = Desk(tmp_path)
+    form = desk.ask("/dashboard/visitor?visitor=192.0.2.1&x=%0d%0a", accept="text/html").body.decode()
+    assert 'name="back" value="/dashboard/visitor?visitor=192.0.2.1&amp;x=%0d%0a"' in form
+    assert desk.log_in(back="/dashboard/visitor?visitor=192.0.2.1").header("location").endswith(b"visitor=192.0.2.1")
+    for back in (
+        "//evil.example/dashboard/a",
+        "https://evil.example",
+        "/\\evil.example",
+        "/x\r\nset-cookie: a=b",
+        "/login",
+    ):
+        assert desk.log_in(back=back).header("location") == b"/"
+    assert b"\r" not in desk.log_in(back="/dashboard/a\r\nset-cookie: a=b").header("location")
+
+
 def test_brute_force_of_a_login_is_stopped_after_five_tries(tmp_path, monkeypatch):
     desk = Desk(tmp_path)
     for number in range(FAILURES):

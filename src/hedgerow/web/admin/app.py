@@ -181,8 +181,9 @@ class Admin:
         own = self._site.app.settings.admin
         try:
             if (scope["method"], scope["path"]) == ("POST", "/login"):
-                cookie = await self._access.log_in(scope, receive, own)
-                await _send(scope, send, _SEE_OTHER, _TEXT, b"Logged in.\n", [*_TO_START, (b"set-cookie", cookie)])
+                cookie, page = await self._access.log_in(scope, receive, own)
+                more = [(b"location", page), (b"set-cookie", cookie)]
+                await _send(scope, send, _SEE_OTHER, _TEXT, b"Logged in.\n", more)
                 return
             user = self._access.check(scope, own)
             if user is not None and (scope["method"], scope["path"]) == ("POST", "/logout"):

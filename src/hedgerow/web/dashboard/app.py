@@ -89,7 +89,10 @@ class Dashboard:
         """Return the form to log in, with what is wrong with the last try."""
         own = self._site.app.settings.admin
         template = self._templates.get_template("login.html")
-        return template.render(text=text, has_users=bool(own.users), path=scope["path"]).encode()
+        query = scope["query_string"].decode("latin-1")
+        asked = scope.get("hedgerow.root", "") + scope["path"] + (f"?{query}" if query else "")
+        back = asked if scope["method"] == "GET" else "/"
+        return template.render(text=text, has_users=bool(own.users), back=back).encode()
 
     def _routes(self) -> list[BaseRoute]:
         routes: list[BaseRoute] = [
