@@ -61,6 +61,19 @@ def test_a_link_that_the_service_has_put_there_gets_no_owner(directory, tmp_path
     assert target.stat().st_uid == 0
 
 
+@as_root
+def test_root_that_may_not_give_files_away_keeps_them(directory, monkeypatch):
+    """Such as that of a container without capabilities."""
+
+    def fchown(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", fchown)
+    create_private_file(directory / "a")
+    make_directory(directory / "b" / "c")
+    assert (directory / "a").stat().st_uid == (directory / "b" / "c").stat().st_uid == 0
+
+
 def test_a_file_that_exists_stays_as_it_is(tmp_path):
     path = tmp_path / "a"
     path.write_text("x")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -72,4 +72,6 @@ def _give_to_owner_of(directory: int, descriptor: int) -> None:
         return
     status = os.fstat(directory)
     if status.st_uid != 0:
-        os.fchown(descriptor, status.st_uid, status.st_gid)
+        # Root of a container may not do so, and the owner may be nobody there.
+        with suppress(OSError):
+            os.fchown(descriptor, status.st_uid, status.st_gid)
