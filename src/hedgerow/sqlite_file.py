@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hedgerow.corrupt_files import one_at_a_time, set_aside
 from hedgerow.errors import StoreError
+from hedgerow.file_owner import create_private_file, make_directory
 
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _MAGIC = b"SQLite format 3\0"
@@ -30,13 +31,13 @@ def open_database(
     check: bool = False,
 ) -> sqlite3.Connection:
     """
-    Open the file *path* in WAL mode. If it does not exist, create it, readable by its owner only.
+    Open the file *path* in WAL mode. If it does not exist, create it for the owner of its directory only.
 
     *name* says in messages what the file is. *mode* is that of a new directory. A corrupt file is set aside, and a new
     one is created; with *check* the whole file is looked at. A file of another program is left alone.
     """
     try:
-        path.parent.mkdir(mode=mode, parents=True, exist_ok=True)
+        make_directory(path.parent, mode)
         try:
             return _opened(path, schema, timeout, synchronous, check=check)
         except sqlite3.DatabaseError as error:
@@ -78,7 +79,7 @@ def _check(connection: sqlite3.Connection) -> None:
 
 
 def _opened(path: Path, schema: str, timeout: float, synchronous: str, *, check: bool) -> sqlite3.Connection:
-    path.touch(mode=0o600)
+    create_private_file(path)
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode=WAL")

@@ -169,6 +169,8 @@ def test_a_browser_logs_in_by_a_form_and_out_again():
     form = desk.ask(accept="text/html")
     assert form.status == 401
     assert b'action="/login"' in form.body
+    assert b"Bearer" not in form.body, "that is for programs"
+    assert b"Bearer TOKEN" in desk.ask("/api/v1/now").body
     cookie = log_in(desk)
     assert b"192.0.2.7" in desk.ask(cookie=cookie).body
     origin = "http://127.0.0.1:9000"
@@ -190,7 +192,7 @@ def test_a_wrong_token_in_the_form_gives_no_cookie(body):
         assert answer.header("set-cookie") is None
 
 
-def test_a_cookie_cannot_be_made_up_or_prolonged(monkeypatch):
+def test_a_session_cannot_be_made_up_or_prolonged_and_expires(monkeypatch):
     """Our own: time and signature belong together, and a cookie of another process or token is worth nothing."""
     desk = Desk(WITH_TOKEN)
     name, _, value = log_in(desk).partition("=")
@@ -216,7 +218,7 @@ def test_a_cookie_cannot_be_made_up_or_prolonged(monkeypatch):
     ],
 )
 @pytest.mark.parametrize("path", ["/forgive", "/login", "/logout", "/lists"])
-def test_a_page_of_another_site_cannot_post(path, headers):
+def test_csrf_a_page_of_another_site_cannot_post(path, headers):
     """CSRF: a form of another site in an operator's browser, with the operator's cookie and on the same machine."""
     for desk in (Desk(WITH_TOKEN), Desk()):
         cookie = {"cookie": log_in(desk)} if desk.site.app.settings.admin.token else {}
@@ -229,7 +231,7 @@ def test_a_page_of_another_site_cannot_post(path, headers):
     "host", ["evil.example:9000", "127.0.0.1.evil.example", "", "192.168.1.5:9000", "localhost.evil.example"]
 )
 @pytest.mark.parametrize("path", [*PATHS, "/health", "/login"])
-def test_a_name_of_another_site_that_leads_here_is_not_answered(path, host):
+def test_dns_rebinding_a_name_of_another_site_is_not_answered(path, host):
     """DNS rebinding: a page of evil.example has its name lead to 127.0.0.1, and reads what is there."""
     for desk in (Desk(WITH_TOKEN), Desk()):
         headers = {"host": host, **BEARER}
@@ -238,7 +240,7 @@ def test_a_name_of_another_site_that_leads_here_is_not_answered(path, host):
         assert answer.header("set-cookie") is None
 
 
-def test_the_overview_cannot_be_framed():
+def test_clickjacking_the_dashboard_cannot_be_framed():
     """Clickjacking: another site's page must not lay itself over the buttons."""
     assert b"frame-ancestors 'none'" in Desk().ask().header("content-security-policy")
 

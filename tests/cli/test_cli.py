@@ -18,7 +18,7 @@ import pytest
 from attached import attached
 from hedgerow import __version__
 from hedgerow.cli import main as cli_main
-from hedgerow.cli.main import COMMANDS, main
+from hedgerow.cli.main import COMMANDS, GROUPS, main
 from hedgerow.cli.start import STATUS
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.core.ledger import Entry
@@ -61,6 +61,15 @@ def test_every_command_has_help(run, command):
     status, out, err = run(*command, "--help")
     assert (status, err) == (0, "")
     assert "Usage" in out
+
+
+def test_the_help_shows_commands_in_groups(run):
+    """A newcomer finds one of thirty commands."""
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    _, out, _ = run("--help")
+    places = [out.index(f" {title} ") for title in GROUPS]
+    assert places == sorted(places)
+    assert out.index("│ visitors") > out.index(" See and act ")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

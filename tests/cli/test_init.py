@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.server
 import os
 import pty
+import re
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from hedgerow.cli.init import _FRONTS, check_front, check_listen
 from hedgerow.cli.main import main
 from hedgerow.settings import load_settings
 from hedgerow.web.admin.passwords import is_password
@@ -52,7 +55,11 @@ def test_options_answer_all_questions(run, site):
         "--upstream", site, "--front", "nginx", "--listen", "127.0.0.1:9080", "--contact", 'ann "x" <a@example.org>',
         "--enforce",
     )  # fmt: skip
-    assert (status, err) == (0, f"{site} answers with status 200\n")
+    assert status == 0
+    assert err.startswith(f"{site} answers with status 200\n")
+    assert re.fullmatch(
+        r"(warning: nginx is not installed .*|nginx is installed \([\d.]+\)[,;] .*)\n", err.partition("\n")[2]
+    )
     found = load_settings(Path("hedgerow.toml"), environment={})
     assert (found.proxy.upstream, found.proxy.listen) == (site, "127.0.0.1:9080")
     assert found.responses.contact == 'ann "x" <a@example.org>'
@@ -79,6 +86,29 @@ def test_each_front_server_gets_its_configuration_and_command(run, front):
     assert bool(found.identity.trusted_proxies) is (front != "none")
 
 
+def test_the_front_server_is_looked_at(tmp_path, monkeypatch):
+    program = tmp_path / "httpd"
+    program.write_text("#!/bin/sh\necho 'Server version: Apache/2.4.57 (Debian)' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("hedgerow.cli.init._ALSO", "")
+    nobody, somebody = free_port(), socket.create_server(("127.0.0.1", 0))
+    with somebody:
+        port = somebody.getsockname()[1]
+        apache, caddy = _FRONTS["apache"], _FRONTS["caddy"]
+        assert (
+            check_front("apache", apache, [port, nobody]) == f"apache is installed (2.4.57); port {port} is in use here"
+        )
+        assert check_front("apache", apache, [nobody]).endswith(f"does not run: nothing listens on port {nobody}")
+        assert "caddy is not installed on this machine" in check_front("caddy", caddy)
+        assert check_listen(f"127.0.0.1:{port}") == (
+            f"warning: Hedgerow cannot listen on 127.0.0.1:{port} now: Address already in use"
+        )
+    assert check_listen(f"127.0.0.1:{nobody}") == check_listen(f":{nobody}") == ""
+    program.write_text("#!/nowhere\n")
+    assert "apache is not installed" in check_front("apache", apache)
+
+
 def test_a_file_is_never_overwritten(run, site):
     Path("hedgerow.toml").write_text("# mine\n")
     status, out, err = run("--upstream", site)
@@ -99,7 +129,10 @@ def test_wrong_use_writes_nothing(run, tmp_path, arguments):
 
 
 def asked(folder: Path, answers: str, password: str, *options: str) -> tuple[int, str]:
-    """Answer the questions of a terminal, and then that for a password; return the status and what was said."""
+    """
+    Answer the questions of a terminal, and then those for a password, first with a mistake; return the status and what
+    was said.
+    """
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [str(HEDGEROW), "init", *options], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder,
@@ -109,9 +142,14 @@ def asked(folder: Path, answers: str, password: str, *options: str) -> tuple[int
     os.write(leader, answers.encode())
     said = ""
     # What was typed before the question is thrown away.
-    while not said.endswith("(empty: none): ") and (more := process.stdout.read(1)):
-        said += more
-    os.write(leader, f"{password}\n".encode())
+    prompts = ("(empty: none): ", password, "again: ", password + "x", "(empty: none): ", password, "again: ", password)
+    for prompt, answer in zip(prompts[::2], prompts[1::2], strict=True):
+        while not said.endswith(prompt) and (more := process.stdout.read(1)):
+            said += more
+        os.write(leader, f"{answer}\n".encode())
+        said += " "
+        if not answer:
+            break
     rest, _ = process.communicate(timeout=120)
     os.close(leader)
     return process.returncode, said + rest
@@ -128,6 +166,7 @@ def test_a_terminal_is_asked_five_questions_and_for_a_password(site, tmp_path, p
     assert f"{site} answers with status 200" in said
     assert len(found.admin.users) == users
     assert ("as admin" in said) is bool(users)
+    assert ("These are two different passwords." in said) is bool(users)
     if users:
         assert is_password(password, found.admin.users[0].password)
         assert password not in said + (tmp_path / "hedgerow.toml").read_text()

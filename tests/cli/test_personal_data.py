@@ -9,13 +9,18 @@ import pytest
 
 from hedgerow.core.decision import PASS, Block, Decision, Evidence
 from hedgerow.core.ledger import Entry
-from hedgerow.core.visit import Visit
+from hedgerow.core.visit import Marker, Visit
 from hedgerow.ledger.reader import open_ledger_reader
 from hedgerow.lists.model import Listing
+from hedgerow.markers.token import page_digest, visitor_digest
 from hedgerow.settings import load_settings
+from hedgerow.watch.models.bundle import shipped
+from hedgerow.watch.watch import WatchThread
 from hedgerow.web.app import Site
+from hedgerow.web.gate import build_policy
 from hedgerow.web.paths import ledger_path, privacy_key_path
 from hedgerow.web.stores import build_hide, build_list_store
+from hedgerow.web.watch import build_sessions, build_watch, model_files
 
 from .test_visitors import ME, block_of, eventually, run  # noqa: F401 - a fixture
 
@@ -89,6 +94,28 @@ def test_a_visitor_is_forgotten_and_others_are_not(run, start, form):  # noqa: F
     site.close()
     if form == "full":
         assert b"/b" not in ledger_path(site.app.settings).read_bytes().replace(b"/blocks", b"")
+
+
+def test_what_the_watch_has_stored_is_exported_and_deleted(run, start):  # noqa: F811
+    settings = start().app.settings
+    model_files(settings).put_shadow(shipped("pathmarker"))
+    for who in (ME, OTHER):
+        watch = WatchThread(
+            build_watch(settings, build_policy(settings), lambda _: None), sessions=build_sessions(settings)
+        )
+        for n in range(25):
+            marker = Marker("page", visitor_digest(OTHER), page_digest(f"/{n - 1}"), f"/{n}")
+            watch.add(Visit(time.time() + n, who, who, who, "GET", f"/{n}", marker=marker), PASS)
+        watch.close()
+    (stored,) = json.loads(run("export", ME)[1])["sessions"]
+    assert stored["pages"] == 25
+    assert stored["links"]
+    assert [one["visitor"] for one in stored["comparisons"]] == [ME] * len(stored["comparisons"])
+    assert stored["comparisons"]
+    assert "what the watch has stored about its last session is deleted" in run("forget", ME)[1]
+    assert json.loads(run("export", ME)[1])["sessions"] == []
+    assert json.loads(run("export", OTHER)[1])["sessions"][0]["pages"] == 25
+    assert "last session is deleted" not in run("forget", ME)[1]
 
 
 @pytest.mark.parametrize("form", ["hashed", "truncated"])

@@ -19,6 +19,7 @@ from hedgerow.settings import load_settings
 from hedgerow.web.asgi import Hedgerow
 from hedgerow.web.audit import AuditLog
 from hedgerow.web.run_file import find_running, write_run_file
+from hedgerow.web.watch import bundle_in_use, model_files
 from real.servers import HEDGEROW, Running, free_port, wait_for
 
 pytestmark = pytest.mark.slow
@@ -115,6 +116,38 @@ def test_a_state_in_memory_is_asked_and_changed_through_the_service(shell, tmp_p
         assert changes == ["now.end-attack", "now.attack", "visitor.forgive", "visitor.ban"]
 
 
+@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["one process", "workers"])
+def test_new_keys_and_models_are_used_by_the_running_service(shell, tmp_path, options):
+    """Files alone do not do that: the service reads them only when it is told to, by the API."""
+    with service(tmp_path, "service", "--admin", f"unix:{tmp_path}/admin.sock", *options) as (running, _):
+        status, out, _ = shell("keys", "rotate")
+        assert status == 0
+        assert "the running Hedgerow uses it\n" in out
+        wait_for("the reload", lambda: "reloaded the settings" in running.said())
+        files = model_files(find_site(None))
+        files.put_shadow(bundle_in_use(find_site(None), "paths"))
+        assert "the running Hedgerow uses it;" in shell("models", "promote", "--force")[1]
+        wait_for("the second reload", lambda: running.said().count("reloaded the settings") >= 2)
+        changes = [(row.change, row.who) for row in AuditLog(find_site(None)).read()[0]]
+        assert [change for change, _ in changes] == ["settings.reload", "models.promote"] * 1 + [
+            "settings.reload",
+            "keys.rotate",
+        ]
+    assert "Hedgerow uses it when it starts" in shell("models", "back", "--directory", str(tmp_path / "service"))[1]
+
+
+def test_without_the_api_a_command_says_what_to_do(shell, tmp_path):
+    with service(tmp_path):
+        assert "send SIGHUP to the running Hedgerow, which has no admin listener" in shell("keys", "rotate")[1]
+    users = "[[admin.users]]\nname = 'a'\npassword = '$argon2id$x'\n"
+    (tmp_path / "users.toml").write_text(users)
+    options = ("--admin", f"127.0.0.1:{free_port()}", "--config", str(tmp_path / "users.toml"))
+    with service(tmp_path, "second", *options):
+        said = shell("keys", "rotate")[1]
+        assert "send SIGHUP to the running Hedgerow: the admin listener at" in said
+        assert "commands cannot log in with a password" in said
+
+
 def test_a_state_in_memory_without_an_admin_listener_is_a_line(shell, tmp_path):
     with service(tmp_path, HEDGEROW__STATE__DURABLE="false"):
         status, _, err = shell("visitors", "block", "192.0.2.7")
@@ -163,6 +196,23 @@ def test_settings_from_the_environment_of_the_service_hold_for_commands(shell, t
         assert shell("lists", "add", "black", "192.0.2.1")[0] == 0
     assert (tmp_path / "own.sqlite").is_file()
     assert not (tmp_path / "service" / "lists.sqlite").exists()
+
+
+def test_a_variable_names_the_settings_of_the_service(shell, tmp_path, monkeypatch):
+    """As the package of Debian does: without a running service, commands would use other stores than the service."""
+    config = tmp_path / "service.toml"
+    config.write_text(f"directory = '{tmp_path}/service'\n[lists]\nenabled = false\n")
+    monkeypatch.setenv("HEDGEROW_CONFIG", str(config))
+    assert "lists have no effect" in shell("lists", "add", "black", "192.0.2.1")[2]
+    (tmp_path / "hedgerow.toml").write_text(f"directory = '{tmp_path}/here'\n")
+    assert f"using {tmp_path}/here;" in shell("lists", "add", "black", "192.0.2.1")[2]
+    (tmp_path / "hedgerow.toml").unlink()
+    with service(tmp_path, "service", "--config", str(config), HEDGEROW__LISTS__ENABLED="true"):
+        status, _, err = shell("lists", "add", "black", "192.0.2.1")
+        assert (status, "where Hedgerow is running" in err) == (0, True), "the settings in force count"
+        monkeypatch.setenv("HEDGEROW__DIRECTORY", f"{tmp_path}/service")
+        assert shell("lists", "add", "black", "192.0.2.2")[0] == 0
+    assert "lists have no effect" in shell("lists", "add", "black", "192.0.2.3")[2]
 
 
 def test_one_of_two_services_must_be_named(shell, tmp_path):

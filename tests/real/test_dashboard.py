@@ -1,7 +1,8 @@
 """
 The dashboard in a real browser, with a crawl in progress behind it.
 
-HEDGEROW_SHOTS names a folder for screenshots of every page in every size and theme.
+HEDGEROW_SHOTS names a folder for screenshots of every page in every size and theme. `tools/dashboard-pictures` puts
+them into `docs`.
 """
 
 from __future__ import annotations
@@ -193,20 +194,25 @@ def test_every_page_can_be_read_by_everybody_and_asks_no_other_machine(browser, 
         page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("response", lambda answer: said.append(answer.url) if answer.status == 400 else None)
-        log_in(page, server.admin)
-        # The login form is answered with 401, which browsers note.
-        said.clear()
         faults = []
-        page.goto(server.admin + "/dashboard/campaigns")
-        campaign = page.locator("#table tbody a").first.inner_text()
-        for name, path in paths(reference, campaign).items():
+
+        def look(name: str, path: str) -> None:
             page.goto(server.admin + path)
             page.wait_for_timeout(300)
             if SHOTS:
                 page.screenshot(path=Path(SHOTS) / f"dashboard-{name}-{size}-{theme}.png", full_page=size != "wall")
             assert "owned" not in page.title()
             assert page.evaluate(_TOO_WIDE) == [], f"{name} is too wide"
-            faults += [f"{name}: {fault}" for fault in axe_faults(page, axe)]
+            faults.extend(f"{name}: {fault}" for fault in axe_faults(page, axe))
+
+        look("login", "/")
+        log_in(page, server.admin)
+        # The login form is answered with 401, which browsers note.
+        said.clear()
+        page.goto(server.admin + "/dashboard/campaigns")
+        campaign = page.locator("#table tbody a").first.inner_text()
+        for name, path in paths(reference, campaign).items():
+            look(name, path)
         assert faults == []
         assert said == []
     assert {urlsplit(url).netloc for url in asked if not url.startswith(("about:", "data:"))} == {
@@ -293,7 +299,7 @@ def test_under_attack_is_switched_on_and_off_by_a_button(browser, crawled):
 
     with tab(browser) as page:
         log_in(page, server.admin)
-        page.get_by_label("Under attack for").fill("10m")
+        page.get_by_label("Under attack? For").fill("10m")
         page.get_by_role("button", name="Ask every visitor for a clearance").click()
         assert "Under attack until" in page.locator(".banner").first.inner_text()
         wait_for("the switch", lambda: status() == 429)

@@ -22,12 +22,15 @@ from hedgerow.core.decision import ScoreUpdate
 from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.state import StateUnavailable
-from hedgerow.markers.token import Key, TokenCodecs
+from hedgerow.markers.token import Key, TokenCodecs, visitor_digest
 from hedgerow.settings import read_settings
 from hedgerow.state.redis.address import parse_redis_address
 from hedgerow.state.redis.shared_stores import RedisClearanceUsage, RedisRevokedBots, RedisUsedChallenges
 from hedgerow.state.redis.state import RedisState
+from hedgerow.watch.session_store import PendingSession
+from hedgerow.watch.sessions.path import PathSession
 from hedgerow.web.gate import build_gate
+from hedgerow.web.redis_stores import SiteWatch, build_redis, delete_session, read_session
 from state.shared_conformance import SharedConformance
 from state.state_conformance import ANN, HOME, START, WINDOW, StateConformance, ask, block
 from state.state_machine import compared
@@ -350,6 +353,23 @@ def test_a_bot_that_has_lost_its_welcome_at_one_gate_has_lost_it_at_all():
 
 
 # ---- Passwords and TLS
+
+
+def test_what_the_watches_have_stored_about_a_visitor_is_read_and_deleted():
+    """For `hedgerow visitors export` and `forget`, under the names that the watches use."""
+    settings = read_settings(f'[state]\nurl = "{_running[0].url}"\nprefix = "test{next(_numbers)}:"\n', name="x")
+    with closing(build_redis(settings)) as state, closing(SiteWatch(settings, state)) as watch:
+        session = PendingSession(PathSession())
+        for n in range(12):
+            session.path.add(START + n, f"/{n}", None)
+        state.ask(("SET", watch._session_key(ANN), session.to_bytes(), "EX", 60))
+        state.ask(("HSET", state.key("ties"), visitor_digest(ANN), b"links"))
+        assert read_session(state, HOME) is None
+        found = read_session(state, ANN)
+        assert (found.pages, bytes.fromhex(found.links)) == (12, b"links")
+        assert delete_session(state, ANN)
+        assert read_session(state, ANN) is None
+        assert not delete_session(state, ANN)
 
 
 def test_a_password_and_a_database():

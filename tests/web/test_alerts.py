@@ -15,7 +15,7 @@ import pytest
 from driving import settings
 from hedgerow.core.decision import Campaign
 from hedgerow.settings.operation_tables import AlertsSettings
-from hedgerow.web.alert_channels import Alert
+from hedgerow.web.alert_channels import Alert, ChannelError
 from hedgerow.web.alerts import AlertRules, AlertsThread, SentAlerts
 from hedgerow.web.app import Site
 from hedgerow.web.audit import AuditLog
@@ -93,7 +93,10 @@ def test_a_crawl_is_told_with_its_size_and_reason():
     source.now.stopped = {"false refuse trap": 120, "false challenge k1": 5}
     (alert,) = look.look(source, START + 2 * MINUTE)
     assert alert.kind == "crawl"
-    assert alert.text.endswith("125 requests were stopped in 2 minutes, most with refuse for trap.")
+    assert alert.text.endswith(
+        "125 requests were stopped in 2 minutes. "
+        "Most were refused: Followed a link of a page that no person can see. [trap]"
+    )
     # After ten quiet minutes it is over.
     assert kinds(look, source, START + 13 * MINUTE) == []
 
@@ -246,6 +249,37 @@ def test_a_webhook_that_fails_is_logged_without_its_address(tmp_path, caplog):
     assert len(received) == 1
     assert "an alert could not be sent by webhook: the webhook answered with status 302" in caplog.text
     assert "T0PSECRET" not in caplog.text
+
+
+def test_an_alert_that_no_channel_accepts_is_tried_again(tmp_path, monkeypatch):
+    """A chat that is away for some minutes must not cost the operator the news of a crawl."""
+    answers = {"webhook": ChannelError("away"), "mail": ChannelError("away")}
+    sent = []
+
+    def send(_settings, alert):
+        sent.append(alert)
+        yield from answers.items()
+
+    monkeypatch.setattr("hedgerow.web.alerts.send", send)
+    now = START
+    source = Source()
+    source.failing = {"ledger": "visits are lost"}
+    thread = AlertsThread(settings('[alerts]\nwebhook = "http://127.0.0.1:9/x"\n'), source, tmp_path, lambda: now)
+    thread._stop.set()
+    thread._thread.join()
+    thread.look()
+    assert len(sent) == 1
+    for seconds, tries in ((59, 1), (2, 2), (100, 2), (30, 3)):
+        now += seconds
+        thread.look()
+        assert len(sent) == tries
+    answers["mail"] = None
+    now += 300
+    thread.look()
+    assert len(sent) == 4
+    now += 3600
+    thread.look()
+    assert len(sent) == 4, "one channel is enough"
 
 
 @pytest.mark.parametrize("text", ["", '[alerts]\nwebhook = "http://127.0.0.1:9/x"\n'])

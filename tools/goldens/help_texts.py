@@ -9,6 +9,7 @@ from goldens.checkout import Checkout
 
 FILE = "help.txt"
 _FEWEST_COMMANDS = 20
+_OTHER_BOXES = frozenset({"Options", "Arguments"})
 _BOX = re.compile(r"^╭─ (?P<title>[^─]+?) ─+╮$(?P<lines>.*?)^╰─+╯$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^│ ([a-z][a-z-]*) ", re.MULTILINE)
 
@@ -38,6 +39,6 @@ def record(checkout: Checkout, folder: Path) -> None:
 
 
 def commands_in(text: str) -> list[str]:
-    """The names under "Commands"."""
-    boxes = [box["lines"] for box in _BOX.finditer(text) if box["title"] == "Commands"]
+    """The names in boxes of commands, which may be in groups."""
+    boxes = [box["lines"] for box in _BOX.finditer(text) if box["title"] not in _OTHER_BOXES]
     return [name for lines in boxes for name in _COMMAND.findall(lines)]

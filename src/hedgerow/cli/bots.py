@@ -15,6 +15,7 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import console
+from hedgerow.cli.running_service import reload_running
 from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.core.address import parse_address
 from hedgerow.core.visit import Proof
@@ -23,6 +24,7 @@ from hedgerow.request.bot_cache import BotCache
 from hedgerow.request.bots import Bots, KnownBot, NameLookup, published_ranges
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.checks import split_listen
+from hedgerow.web.audit import audit_command
 from hedgerow.web.bots import (
     PublishedRange,
     all_bots,
@@ -65,7 +67,7 @@ def update(
     Read the addresses that bots publish into the state directory.
 
     Lists have fixed file names, such as googlebot.json; `hedgerow bots show` names them. A list that cannot be read
-    keeps its previous contents. A running Hedgerow uses the new lists after SIGHUP.
+    keeps its previous contents. A running Hedgerow with an admin listener uses the new lists at once.
     """
     settings = find_site(config, directory, site)
     path = ranges_path(settings)
@@ -84,7 +86,8 @@ def update(
         typer.echo(f"{name}: {len(lists[name].networks)} networks")
     if read:
         save_ranges(path, lists)
-        typer.echo(f"{path}: {read} lists read; send SIGHUP to a running Hedgerow")
+        audit_command(settings, "bots.update", source or "the publishers", f"{read} lists")
+        typer.echo(f"{path}: {read} lists read; {reload_running(settings)}")
     for fault in faults:
         typer.echo(fault, err=True)
     if not read:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
+import shutil
+import socket
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
@@ -17,24 +23,29 @@ from hedgerow.cli.password import user_settings
 from hedgerow.errors import HedgerowError, SettingsError, UpstreamError
 from hedgerow.logs.formats import readable
 from hedgerow.settings import read_settings
-from hedgerow.settings.checks import listen_faults, upstream_faults
+from hedgerow.settings.checks import listen_faults, split_listen, upstream_faults
 
 Front = Literal["none", "nginx", "apache", "haproxy", "caddy"]
 T = TypeVar("T")
 
 
 class _FrontServer(NamedTuple):
-    """The configuration of a front server, in `deploy`, and the command that works with it."""
+    """
+    The configuration of a front server, in `deploy`, and the command of Hedgerow that works with it.
+
+    *version* are the commands, of which one is there, that print the version of the front server.
+    """
 
     file: str
     command: Literal["protect", "serve"]
+    version: tuple[tuple[str, str], ...]
 
 
 _FRONTS: dict[Front, _FrontServer] = {
-    "nginx": _FrontServer("nginx/pages-through.conf", "protect"),
-    "apache": _FrontServer("apache/hedgerow.conf", "protect"),
-    "haproxy": _FrontServer("haproxy/haproxy.cfg", "protect"),
-    "caddy": _FrontServer("caddy/Caddyfile", "serve"),
+    "nginx": _FrontServer("nginx/pages-through.conf", "protect", (("nginx", "-v"),)),
+    "apache": _FrontServer("apache/hedgerow.conf", "protect", (("apache2", "-v"), ("httpd", "-v"))),
+    "haproxy": _FrontServer("haproxy/haproxy.cfg", "protect", (("haproxy", "-v"),)),
+    "caddy": _FrontServer("caddy/Caddyfile", "serve", (("caddy", "version"),)),
 }
 _UPSTREAM, _PROTECT, _SERVE = "127.0.0.1:8000", "127.0.0.1:8080", "127.0.0.1:8090"
 """The addresses in the files of `deploy`."""
@@ -42,6 +53,9 @@ _USER = "admin"
 _TIMEOUT = 5.0
 _MAX_BODY = 1 << 24
 _PORTS = {"http": 80, "https": 443}
+_ALSO = ":/usr/sbin:/usr/local/sbin"
+"""Folders of servers that only root's PATH has."""
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
 _TEMPLATE = """\
 # Settings of Hedgerow. Check changes with `hedgerow check {name}`. All settings: docs/settings.md
 
@@ -117,6 +131,9 @@ def run(
         raise HedgerowError(f"{readable(str(output))}: cannot be written: {error.strerror}") from None
     typer.echo(f"{readable(str(output))} is written")
     typer.echo(asyncio.run(_checked(upstream)), err=True)
+    for said in (check_listen(listen), check_front(front, server) if server is not None else ""):
+        if said:
+            typer.echo(said, err=True)
     if server is not None:
         typer.echo(f"\n# ---- For {front}, with these addresses; replace shop.example by the name of your site ----\n")
         typer.echo(front_configuration(server, upstream, listen))
@@ -180,6 +197,55 @@ async def _checked(upstream: str) -> str:
     return f"{upstream} answers with status {response.status}"
 
 
+def check_listen(listen: str) -> str:
+    """Return a warning if Hedgerow will not be able to listen there, or ""."""
+    host, port = split_listen(listen)
+    family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family, dualstack_ipv6=not host).close()
+    except OSError as error:
+        reason = str(error.strerror).partition(" (while ")[0]
+        return f"warning: Hedgerow cannot listen on {listen} now: {reason}"
+    return ""
+
+
+def check_front(front: Front, server: _FrontServer, ports: Sequence[int] = (80, 443)) -> str:
+    """Return whether the front server is installed here, its version, and whether anything listens on its *ports*."""
+    version = next(filter(None, (_version(*command) for command in server.version)), "")
+    if not version:
+        return (
+            f"warning: {front} is not installed on this machine; if it runs on another one, name its address in "
+            "trusted_proxies, and let Hedgerow listen where it can be reached"
+        )
+    served = [str(port) for port in ports if _is_served(port)]
+    if not served:
+        nowhere = " or ".join(map(str, ports))
+        return f"{front} is installed ({version}), and does not run: nothing listens on port {nowhere}"
+    return f"{front} is installed ({version}); port {' and '.join(served)} is in use here"
+
+
+def _version(name: str, option: str) -> str:
+    path = shutil.which(name, path=os.environ.get("PATH", os.defpath) + _ALSO)
+    if path is None:
+        return ""
+    try:
+        done = subprocess.run(  # noqa: S603 - the front server that the operator has named
+            [path, option], capture_output=True, text=True, timeout=_TIMEOUT, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = _VERSION.search(done.stdout + done.stderr)
+    return found[0] if found else "version unknown"
+
+
+def _is_served(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
 def _ask(question: str, default: str) -> str:
     return str(_prompt(lambda: typer.prompt(question, default=default, show_default=default != ""), default)).strip()
 
@@ -188,7 +254,13 @@ def _ask_password() -> str:
     question = f"Password of {_USER} for the dashboard, 10 characters or more (empty: none)"
     if not sys.stdin.isatty():
         return ""
-    return str(typer.prompt(question, default="", show_default=False, hide_input=True, confirmation_prompt=False))
+    ask = partial(typer.prompt, default="", show_default=False, hide_input=True)
+    # Nobody sees what is typed, and a mistake would lock the operator out.
+    while first := str(ask(question)):
+        if ask("The same password again") == first:
+            break
+        typer.echo("These are two different passwords.")
+    return first
 
 
 def _confirm(question: str, *, default: bool) -> bool:

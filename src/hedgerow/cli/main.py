@@ -79,12 +79,29 @@ COMMANDS = {
     "models": ("models:app", "Show and switch the models that classify visitors."),
     "completion": ("completion:run", "Print the script by which bash, zsh or fish completes commands and options."),
 }
-"""Each command, in the order of the help: where its function or `Typer` is, and its help text."""
+"""Each command: where its function or `Typer` is, and its help text."""
+
+GROUPS = {
+    "Set up": ("init", "check", "password", "completion", "demo"),
+    "Protect a site": ("protect", "serve", "client", "watch", "mark"),
+    "See and act": (
+        "explain", "visitors", "campaigns", "attack", "lists", "limits", "bots", "alerts", "report", "replay",
+    ),
+    "Models": ("models", "learn", "train", "crawl", "simulate"),
+    "Maintain": ("keys", "migrate"),
+}  # fmt: skip
+"""The groups of commands, in the order of the help."""
+_GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
+
+
+DEFAULT_FILE = Path("hedgerow.toml")
+CONFIG_VARIABLE = "HEDGEROW_CONFIG"
 
 
 def _default_config(config: Path | None) -> Path | None:
-    default = Path("hedgerow.toml")
-    return config if config is not None else default if default.is_file() else None
+    if config is not None or DEFAULT_FILE.is_file():
+        return config or DEFAULT_FILE
+    return Path(named) if (named := os.environ.get(CONFIG_VARIABLE)) else None
 
 
 def join_observe(arguments: list[str]) -> list[str]:
@@ -115,7 +132,7 @@ Config = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="Settings file; default ./hedgerow.toml if it exists.",
+        help=f"Settings file; default ./hedgerow.toml if it exists, else the file in {CONFIG_VARIABLE}.",
         callback=_default_config,
     ),
 ]
@@ -164,8 +181,8 @@ class _LazyCommand(TyperCommand):
         return loaded.make_context(info_name, join_observe(args) if self.name in _OBSERVING else args, parent, **extra)
 
 
-for _name, (_, _text) in COMMANDS.items():
-    app.command(_name, cls=_LazyCommand, help=_text)(lambda: None)
+for _name, (_, _text) in sorted(COMMANDS.items(), key=lambda command: list(_GROUP_OF).index(command[0])):
+    app.command(_name, cls=_LazyCommand, help=_text, rich_help_panel=_GROUP_OF[_name])(lambda: None)
 
 
 def _print_version(wanted: bool) -> None:

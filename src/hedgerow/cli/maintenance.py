@@ -13,14 +13,17 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import format_time
+from hedgerow.cli.running_service import reload_running
 from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.errors import ModelError, SettingsError, TlsError
+from hedgerow.file_owner import make_directory
 from hedgerow.proxy.tls import read_pair
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.dangers import Danger, dangers
 from hedgerow.settings.load import line_of
 from hedgerow.sqlite_file import is_own_file
 from hedgerow.watch.models.bundle import SHIPPED
+from hedgerow.web.audit import audit_command
 from hedgerow.web.key_file import load_keys, new_key, rotate, write_keys
 from hedgerow.web.paths import key_path
 from hedgerow.web.watch import build_panels
@@ -199,14 +202,15 @@ def rotate_(
     """
     Add a key and use it for new links. Links with older keys stay valid until they are too old.
 
-    A running Hedgerow uses the new key after SIGHUP.
+    A running Hedgerow with an admin listener uses the new key at once.
     """
     settings = find_site(config, directory, site, changes=not show)
     path = key_path(settings)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(path.parent)
     now = time.time()
     known = load_keys(path, now) if show else rotate(path, now, settings.marker.overlap_days * _DAY)
     for key in sorted(known, key=lambda key: key.made_at):
         typer.echo(f"key {key.number}, made {format_time(key.made_at)}")
     if not show:
-        typer.echo(f"{path}: {len(known)} keys; the last one encrypts new links; send SIGHUP to a running Hedgerow")
+        audit_command(settings, "keys.rotate", f"key {known[-1].number}")
+        typer.echo(f"{path}: {len(known)} keys; the last one encrypts new links; {reload_running(settings)}")

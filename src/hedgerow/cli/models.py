@@ -9,10 +9,12 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import print_json
+from hedgerow.cli.running_service import reload_running
 from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.logs.formats import iso, readable
 from hedgerow.watch.models.bundle import ModelKind
 from hedgerow.watch.models.panel import MAJOR_DRIFT, MIN_SESSIONS, MINOR_DRIFT, Panel, PanelRecord
+from hedgerow.web.audit import audit_command
 from hedgerow.web.model_changes import promote_shadow, response_of, stored_panels
 from hedgerow.web.watch import model_files
 
@@ -20,7 +22,6 @@ app = typer.Typer()
 
 _FEATURES_SHOWN = 5
 _DIFFERENCES_SHOWN = 10
-_SIGHUP = "send SIGHUP to a running Hedgerow"
 
 
 KindArgument = Annotated[ModelKind, Argument(help="Models of paths, or of windows of 27 to 40 pages.")]
@@ -57,8 +58,10 @@ def promote(
 
     Before 200 comparisons this is refused, unless forced.
     """
-    path = promote_shadow(find_site(config, directory, site), which, force=force)
-    typer.echo(f"{path} now classifies {which}; {_SIGHUP}; hedgerow models back undoes it")
+    settings = find_site(config, directory, site)
+    path = promote_shadow(settings, which, force=force)
+    audit_command(settings, "models.promote", which)
+    typer.echo(f"{path} now classifies {which}; {reload_running(settings)}; hedgerow models back undoes it")
 
 
 @app.command()
@@ -66,8 +69,10 @@ def back(
     which: KindArgument = "paths", config: Config = None, directory: Directory = None, site: SiteName = ""
 ) -> None:
     """Use the previous bundle again. The current one becomes the shadow."""
-    model_files(find_site(config, directory, site)).go_back(which)
-    typer.echo(f"{which} are classified by the previous bundle; {_SIGHUP}")
+    settings = find_site(config, directory, site)
+    model_files(settings).go_back(which)
+    audit_command(settings, "models.back", which)
+    typer.echo(f"{which} are classified by the previous bundle; {reload_running(settings)}")
 
 
 @app.command()
@@ -75,8 +80,10 @@ def drop(
     which: KindArgument = "paths", config: Config = None, directory: Directory = None, site: SiteName = ""
 ) -> None:
     """Remove the shadow bundle."""
-    model_files(find_site(config, directory, site)).drop_shadow(which)
-    typer.echo(f"the shadow bundle for {which} is removed; {_SIGHUP}")
+    settings = find_site(config, directory, site)
+    model_files(settings).drop_shadow(which)
+    audit_command(settings, "models.drop", which)
+    typer.echo(f"the shadow bundle for {which} is removed; {reload_running(settings)}")
 
 
 def _print(panel: Panel, response: str) -> None:

@@ -39,7 +39,11 @@ def export(
     site: SiteName = "",
     output: Annotated[str, Option("--output", "-o", metavar="FILE", help="File to write; -: standard output.")] = "-",
 ) -> None:
-    """Write everything that is stored about a visitor as JSON: visits, score, block, campaigns, lists, audit log."""
+    """
+    Write everything that is stored about a visitor as JSON.
+
+    Visits, score, block, campaigns, the last session that the watch has stored, lists, audit log.
+    """
     settings = find_site(config, directory, site, place="ledger", changes=False, quiet=True)
     found = _stored(settings, visitor, site)
     if output == "-":
@@ -66,7 +70,10 @@ def forget(
         keys = [key, prefix_key(key), *_prices_of(key, known)]
         removed = sum(store.order(one, None) for store in stores if store is not None for one in keys)
         campaigns = [c for store in stores if store for c in store.campaigns() if key in c.members]
+        is_watched = sum(store.delete_session(key) for store in stores if store is not None) > 0
     typer.echo(f"{removed} scores and blocks are deleted")
+    if is_watched:
+        typer.echo("what the watch has stored about its last session is deleted; a running one forgets it within a day")
     for entry in _entries(settings, key, visitor):
         if lists or entry.author == OWN_AUTHOR:
             build_list_store(settings).remove(entry.list, entry.subject)
@@ -128,6 +135,7 @@ def _stored(settings: Settings, visitor: str, site: str) -> dict[str, Any]:
         blocks = [block for _, (found, _) in read for block in found if block.key in keys]
         scores = [(one, score) for _, (_, found) in read for one, score in found if one in keys]
         campaigns = [c for store, _ in read for c in store.campaigns() if key in c.members]
+        sessions = [session for store, _ in read if (session := store.session(key)) is not None]
     return {
         "visitor": key,
         "made": format_time(time.time()),
@@ -135,6 +143,7 @@ def _stored(settings: Settings, visitor: str, site: str) -> dict[str, Any]:
         "blocks": msgspec.to_builtins(blocks),
         "scores": [{"key": one, **msgspec.to_builtins(score)} for one, score in scores],
         "campaigns": [{"id": c.id, "since": c.since, "seen": c.seen, "text": c.text} for c in campaigns],
+        "sessions": msgspec.to_builtins(sessions),
         "lists": msgspec.to_builtins(_entries(settings, key, visitor)),
         "audit": msgspec.to_builtins(_changes(settings, key, visitor)),
     }

@@ -32,6 +32,7 @@ from hedgerow.proxy.workers import Workers
 from hedgerow.settings import Settings
 from hedgerow.settings.checks import check_admin_listen, socket_path, split_listen
 from hedgerow.settings.dangers import dangers
+from hedgerow.settings.load import START_SETTINGS, START_TABLES
 from hedgerow.settings.sites import DEFAULT, with_every_site
 from hedgerow.unused_memory import release_unused_memory
 from hedgerow.watch.relay import socket_pair
@@ -50,21 +51,6 @@ _PUBLISH_EVERY = 1.0
 _RELEASE_AFTER = 30.0
 _LEAST_ENTRIES = 30
 _OTHER_FILES = 200
-# Settings that are read at start only: whole tables, and settings of [watch].
-_START_TABLES = (
-    "directory",
-    "proxy",
-    "tls",
-    "state",
-    "lists",
-    "ledger",
-    "privacy",
-    "alerts",
-    "traces",
-    "admin",
-    "serve",
-)
-_START_WATCH = ("enabled", "queue", "sessions")
 
 ReadSettings = Callable[[], Settings]
 
@@ -425,6 +411,8 @@ def _reload(sites: Sites, read: ReadSettings) -> None:
 
 def _changed_at_start(old: Settings, new: Settings) -> list[str]:
     """Return the tables and settings that are read at start only, and that differ."""
-    changed = [name for name in _START_TABLES if getattr(new, name) != getattr(old, name)]
-    watch = [name for name in _START_WATCH if getattr(new.watch, name) != getattr(old.watch, name)]
-    return changed + [f"watch.{name}" for name in watch]
+    changed = [name for name in START_TABLES if getattr(new, name) != getattr(old, name)]
+    for table, names in START_SETTINGS.items():
+        before, after = getattr(old, table), getattr(new, table)
+        changed += [f"{table}.{name}" for name in names if getattr(after, name) != getattr(before, name)]
+    return changed

@@ -1,13 +1,15 @@
 """
-Asks the admin listener of a running service, for what is only in its memory.
+Asks the API of a running service, for what files alone cannot do.
 
 Commands use the files and databases of a service themselves, so they also work while it is down. With `state.durable`
-off, blocks and scores are in no file.
+off, blocks and scores are in no file. New keys, models and addresses of bots are files that a service reads again only
+when it is told to.
 """
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -17,6 +19,8 @@ from hedgerow.core.decision import Block, Campaign, VisitorScore
 from hedgerow.errors import StoreError, UpstreamError
 from hedgerow.settings import Settings
 from hedgerow.settings.checks import socket_path, split_listen
+from hedgerow.web.paths import state_directory
+from hedgerow.web.run_file import find_running
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +66,10 @@ class RunningService:
             return self._change("visitor/forgive", {"visitor": key})
         return self._change("visitor/ban", {"visitor": key, "duration": seconds, "reason": block.evidence.text})
 
+    def reload(self) -> bool:
+        """Let the service read settings, keys, models and addresses of bots again. False: it needs a restart."""
+        return self._change("settings/reload", {})
+
     def _get(self, path: str, kind: type[T]) -> T:
         status, body = self._ask(b"GET", path)
         if status != _OK:
@@ -100,3 +108,16 @@ class RunningService:
     def _fault(self, reason: str) -> str:
         more = "; set token in [admin]: commands cannot log in with a password" if "status 401" in reason else ""
         return f"the admin listener at {self._admin.listen} does not respond: {reason}{more}"
+
+
+def reload_running(settings: Settings) -> str:
+    """Let the service that uses the directory of *settings* read its files again, and return what came of it."""
+    directory = state_directory(settings).absolute()
+    if not any(directory.is_relative_to(Path(one.directory)) for one in find_running()[0]):
+        return "Hedgerow uses it when it starts"
+    if not settings.admin.listen:
+        return "send SIGHUP to the running Hedgerow, which has no admin listener"
+    try:
+        return "the running Hedgerow uses it" if RunningService(settings).reload() else "restart the application"
+    except StoreError as error:
+        return f"send SIGHUP to the running Hedgerow: {error}"

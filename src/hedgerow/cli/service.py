@@ -16,6 +16,7 @@ import msgspec
 import typer
 from typer import Option
 
+from hedgerow.cli.main import CONFIG_VARIABLE, DEFAULT_FILE
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings, load_settings
@@ -32,7 +33,6 @@ SiteName = Annotated[
 ]
 Place = Literal["lists", "state", "ledger", ""]
 
-_DEFAULT_FILE = Path("hedgerow.toml")
 _SERVERS = {"lists": "PostgreSQL", "ledger": "PostgreSQL", "state": "Redis"}
 _NAME_ONE = "name its directory with --directory, or its settings with --config"
 
@@ -92,14 +92,16 @@ def _choose(config: Path | None, directory: Path | None) -> tuple[Settings, Sequ
         settings = msgspec.structs.replace(settings, directory=str(directory))
     if settings.directory:
         here = [one for one in records if _is_same(one.directory, str(state_directory(settings)))]
-        # A file that merely is in this folder may be that of another service.
-        is_named = config is not None and (directory is None or config != _DEFAULT_FILE)
+        # A file that merely is in this folder may be that of another service. That of the variable is for all commands.
+        is_named = (
+            config is not None and config != _file_of_variable() and (directory is None or config != DEFAULT_FILE)
+        )
         return (settings if is_named or not here else _settings_of(here[0])), here
     found = records
     if config is not None:
         found = [one for one in records if one.config and _is_same(one.config, str(config))]
         own = str(state_directory(settings))
-        if config == _DEFAULT_FILE and not found and any(not _is_same(one.directory, own) for one in records):
+        if config == DEFAULT_FILE and not found and any(not _is_same(one.directory, own) for one in records):
             raise StoreError(
                 f"the settings in this folder mean the directory {own}, but Hedgerow is running with "
                 f"{_directories(records)}; {_NAME_ONE}"
@@ -114,6 +116,11 @@ def _choose(config: Path | None, directory: Path | None) -> tuple[Settings, Sequ
             "user of the service"
         )
     return settings, [one for one in records if _is_same(one.directory, str(state_directory(settings)))]
+
+
+def _file_of_variable() -> Path | None:
+    named = os.environ.get(CONFIG_VARIABLE)
+    return Path(named) if named else None
 
 
 def _directories(records: Sequence[RunRecord]) -> str:

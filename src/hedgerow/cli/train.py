@@ -18,6 +18,7 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import STANDARD_OUTPUT, console, new_table, visits_with_progress, write_file, write_json
+from hedgerow.cli.running_service import reload_running
 from hedgerow.errors import HedgerowError, ModelError
 from hedgerow.ledger.reader import short_name
 from hedgerow.logs.dialect import Dialect
@@ -131,8 +132,8 @@ def check_installed() -> None:
 def put_shadow(bundle: Bundle, settings: Settings) -> Path:
     path = model_files(settings).put_shadow(bundle)
     print_status(
-        f"The bundle is the shadow, {path}: its classifications are recorded and have no effect. Send SIGHUP to a "
-        "running Hedgerow; see hedgerow models show, then hedgerow models promote."
+        f"The bundle is the shadow, {path}: its classifications are recorded and have no effect "
+        f"({reload_running(settings)}). See hedgerow models show, then hedgerow models promote."
     )
     return path
 

@@ -21,6 +21,7 @@ from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
 from hedgerow.state.sqlite.journal import connect, order, read, read_campaigns
 from hedgerow.state.store import StateStore
+from hedgerow.watch.session_store import StoredSession, delete_visitor, read_visitor
 from hedgerow.web.audit import audit_command
 from hedgerow.web.ledger_access import find_reference
 from hedgerow.web.paths import state_path
@@ -35,12 +36,15 @@ class VisitorStore(NamedTuple):
     Scores, blocks and campaigns of visitors.
 
     `order` blocks a key, or forgives it without a block; false if there was nothing to forgive. `campaigns` returns the
-    campaign that was active last at the end.
+    campaign that was active last at the end. `session` returns what the watch has stored about a visitor, and
+    `delete_session` deletes it; false if there was nothing.
     """
 
     read: Callable[[float], tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]]
     order: Callable[[str, Block | None], bool]
     campaigns: Callable[[], Sequence[Campaign]]
+    session: Callable[[str], StoredSession | None]
+    delete_session: Callable[[str], bool]
 
 
 def is_in_memory(settings: Settings) -> bool:
@@ -71,7 +75,7 @@ def open_visitor_stores(settings: Settings, site: str = "") -> Iterator[tuple[Vi
         yield store, stack.enter_context(_open_store(observed)) if has_observed else None
 
 
-_NOTHING = VisitorStore(lambda _: ((), ()), lambda *_: False, lambda: ())
+_NOTHING = VisitorStore(lambda _: ((), ()), lambda *_: False, lambda: (), lambda _: None, lambda _: False)
 
 
 @contextmanager
@@ -86,13 +90,16 @@ def _open_store(settings: Settings) -> Iterator[VisitorStore]:
                 lambda at: (state.blocks(at), state.scores()),
                 partial(_order_in_redis, state),
                 lambda: sorted(import_redis_stores().read_campaigns(state), key=lambda campaign: campaign.seen),
+                partial(import_redis_stores().read_session, state),
+                partial(import_redis_stores().delete_session, state),
             )
         return
     path = state_path(settings)
     if not path.parent.is_dir():
         raise StoreError(f"there is no {path}; name the settings of the site with --config")
     with closing(connect(path)) as connection:
-        yield VisitorStore(*(partial(function, connection) for function in (read, order, read_campaigns)))  # type: ignore[arg-type]
+        functions = (read, order, read_campaigns, read_visitor, delete_visitor)
+        yield VisitorStore(*(partial(function, connection) for function in functions))  # type: ignore[arg-type]
 
 
 def _open_running_service(settings: Settings, site: str) -> tuple[VisitorStore, VisitorStore | None]:
@@ -103,7 +110,9 @@ def _open_running_service(settings: Settings, site: str) -> tuple[VisitorStore, 
         )
     service = RunningService(settings, site)
     known = service.state()
-    store = VisitorStore(lambda _: (known.blocks, known.scores), service.order, service.campaigns)
+    store = _NOTHING._replace(
+        read=lambda _: (known.blocks, known.scores), order=service.order, campaigns=service.campaigns
+    )
     return (_NOTHING, store) if known.observing else (store, None)
 
 

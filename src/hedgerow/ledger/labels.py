@@ -14,6 +14,7 @@ import msgspec
 
 from hedgerow.core.visit import Visit
 from hedgerow.errors import StoreError
+from hedgerow.file_owner import create_private_file, make_directory
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -39,8 +40,8 @@ def labels_path(ledger: Path) -> Path:
 
 def add_label(path: Path, label: Label) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
+        make_directory(path.parent, 0o777)
+        create_private_file(path)
         with path.open("ab") as file:
             file.write(msgspec.json.encode(label) + b"\n")
     except OSError as error:

@@ -15,6 +15,7 @@ from typing import Any
 
 from hedgerow.corrupt_files import one_at_a_time
 from hedgerow.errors import StoreCorruptError, StoreError
+from hedgerow.file_owner import create_private_file, make_directory
 from hedgerow.lists.sql_store import BATCH_SIZE, ListChanges, ListStore, Row
 from hedgerow.sqlite_file import is_corrupt, set_database_aside, transaction
 
@@ -68,9 +69,9 @@ class SqliteLists(ListStore):
         """Connect to the file, which is created if it does not exist."""
         with _store_errors(self.path):
             if not self.path.exists():
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_directory(self.path.parent)
                 # Readable by its owner only, like the key and the ledger.
-                self.path.touch(mode=0o600)
+                create_private_file(self.path)
             connection = sqlite3.connect(
                 self.path, timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
             )

@@ -40,6 +40,14 @@ Path_ = tuple[str, ...]
 T = TypeVar("T", bound=msgspec.Struct)
 
 
+START_TABLES = (
+    "directory", "proxy", "tls", "state", "lists", "ledger", "privacy", "alerts", "traces", "admin", "serve",
+)  # fmt: skip
+"""Settings and tables that are read at the start only."""
+START_SETTINGS = {"watch": ("enabled", "queue", "sessions"), "policy": ("remember",)}
+"""The same of other tables."""
+
+
 class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
     The top level of the file, with the tables that do not belong to a detector alone.

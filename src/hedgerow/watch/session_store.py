@@ -11,8 +11,10 @@ from typing import NamedTuple, Self
 import msgspec
 
 from hedgerow.errors import StoreError
+from hedgerow.markers.token import visitor_digest
+from hedgerow.sqlite_file import transaction
 from hedgerow.state.sqlite.journal import connect
-from hedgerow.watch.models.panel import PanelRecord
+from hedgerow.watch.models.panel import Difference, PanelRecord
 from hedgerow.watch.sessions.path import PathSession
 from hedgerow.watch.sessions.window import SessionWindow
 
@@ -86,6 +88,59 @@ def read_records(connection: sqlite3.Connection) -> list[PanelRecord]:
         with contextlib.suppress(msgspec.MsgspecError):
             records.append(msgspec.json.decode(value, type=PanelRecord))
     return records
+
+
+class StoredSession(msgspec.Struct, frozen=True):
+    """
+    What the watch has stored about a visitor: its last session and its use of links, as bytes in hexadecimal.
+
+    *comparisons* are judgements in which a shadow and the bundle in use differed.
+    """
+
+    latest: float
+    pages: int
+    session: str
+    links: str
+    comparisons: list[Difference]
+
+
+def read_visitor(connection: sqlite3.Connection, visitor: str) -> StoredSession | None:
+    """Return what is stored about one visitor, or None."""
+    key, digest = visitor.encode("utf-8", "surrogateescape"), visitor_digest(visitor)
+    try:
+        row = connection.execute("SELECT at, value FROM sessions WHERE key = ?", (key,)).fetchone()
+        tie = connection.execute("SELECT at, value FROM ties WHERE key = ?", (digest,)).fetchone()
+    except sqlite3.OperationalError:
+        # No watch has written to this file yet.
+        return None
+    found = [one for record in read_records(connection) for one in record.differences if one.visitor == visitor]
+    if row is None and tie is None and not found:
+        return None
+    at, value = row or (0.0, b"")
+    tie_at, links = tie or (0.0, b"")
+    return stored_session(max(at, tie_at), value, links, found)
+
+
+def stored_session(at: float, session: bytes, links: bytes, found: Sequence[Difference] = ()) -> StoredSession:
+    pending = PendingSession.from_bytes(session)
+    return StoredSession(at, pending.size if pending else 0, session.hex(), links.hex(), list(found))
+
+
+def delete_visitor(connection: sqlite3.Connection, visitor: str) -> bool:
+    """Delete what is stored about one visitor. Return whether there was anything."""
+    if read_visitor(connection, visitor) is None:
+        return False
+    key, digest = visitor.encode("utf-8", "surrogateescape"), visitor_digest(visitor)
+    # Overwrite the rows: deleted ones would stay readable in the file.
+    connection.execute("PRAGMA secure_delete = ON")
+    with transaction(connection):
+        connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+        connection.execute("DELETE FROM ties WHERE key = ?", (digest,))
+        for record in read_records(connection):
+            record.differences = [one for one in record.differences if one.visitor != visitor]
+            connection.execute("REPLACE INTO panels VALUES (?, ?)", (record.kind, msgspec.json.encode(record)))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return True
 
 
 _LENGTH = 2

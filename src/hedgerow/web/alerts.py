@@ -25,10 +25,12 @@ from hedgerow.settings import Settings
 from hedgerow.settings.operation_tables import AlertsSettings
 from hedgerow.web.alert_channels import Alert, AlertKind, send
 from hedgerow.web.metrics import SiteMetrics
+from hedgerow.web.visitor_rows import describe_reason
 
 log = logging.getLogger(__name__)
 
 _INTERVAL = 30.0
+_PARTICIPLES = {"challenge": "challenged", "detain": "detained", "refuse": "refused"}
 _HOUR = 3600.0
 _SHORT = 600.0
 """Seconds over which stopped visits and failures of the site are counted; challenges are counted for an hour."""
@@ -42,6 +44,8 @@ _TIMES_AS_MANY = 2
 """How many people are let in by hand within a day, and how many times as many as on a day of the week before."""
 _MAX_REMEMBERED = 1000
 _CLOSE_SECONDS = 2.0
+_MAX_TRIES = 7
+"""An alert is tried again after 1, 2, 4, ... minutes: for about two hours."""
 
 
 class AlertSource(Protocol):
@@ -110,12 +114,13 @@ class AlertRules:
         total = stopped.total()
         if total < self._settings.crawl_stopped:
             return None
-        key = stopped.most_common(1)[0][0]
-        observed, action, code = key.split(" ", 2)
-        verb = "would have been stopped" if observed == "true" else "were stopped"
+        observed, action, code = stopped.most_common(1)[0][0].split(" ", 2)
+        done = f"{'would have been' if observed == 'true' else 'were'} "
         minutes = max(1, round((now.at - before.at) / 60))
+        words = describe_reason(code).text
         return "crawl", "crawl", (
-            f"The site is being crawled. {total:,} requests {verb} in {minutes} minutes, most with {action} for {code}."
+            f"The site is being crawled. {total:,} requests {done}stopped in {minutes} minutes. Most {done}"
+            f"{_PARTICIPLES.get(action, action)}{f': {words}' if words else ''} [{code}]"
         )  # fmt: skip
 
     def _challenges(self, at: float) -> tuple[AlertKind, str, str] | None:
@@ -204,6 +209,14 @@ def _decoded(text: str) -> dict[str, float]:
         return {}
 
 
+class _Unsent(NamedTuple):
+    """An alert that no channel accepted, and when it is tried again."""
+
+    at: float
+    tries: int
+    alert: Alert
+
+
 class AlertsThread:
     """Looks at *source* at intervals, and sends alerts with the settings at the start."""
 
@@ -215,6 +228,7 @@ class AlertsThread:
         self._sent = SentAlerts(directory / "alerts.json", settings.alerts)
         self._source = source
         self._clock = clock
+        self._unsent: list[_Unsent] = []
         self._stop = Event()
         self._thread = Thread(target=self._run, name="hedgerow-alerts", daemon=True)
         self._thread.start()
@@ -225,8 +239,14 @@ class AlertsThread:
         self._thread.join(_CLOSE_SECONDS)
 
     def look(self) -> None:
-        """Look at the site once, and send what is new."""
-        self._deliver(self._rules.look(self._source, self._clock()))
+        """Look at the site once, and send what is new, and what could not be sent before."""
+        now = self._clock()
+        due, self._unsent = (
+            [one for one in self._unsent if one.at <= now], [one for one in self._unsent if one.at > now],
+        )  # fmt: skip
+        for one in due:
+            self._send(one.alert, one.tries)
+        self._deliver(self._rules.look(self._source, now))
 
     def _run(self) -> None:
         # The first look is at the start, so that only what comes later is news.
@@ -241,9 +261,16 @@ class AlertsThread:
     def _deliver(self, alerts: Iterable[Alert]) -> None:
         for alert in alerts:
             if alert.kind in self._settings.kinds and self._sent.admit(alert):
-                for channel, error in send(self._settings, alert):
-                    if error is not None:
-                        log.error("an alert could not be sent by %s: %s", channel, error)
+                self._send(alert)
+
+    def _send(self, alert: Alert, tries: int = 0) -> None:
+        """Send an alert. If no channel accepts it, it is tried again later, after longer and longer pauses."""
+        errors = dict(send(self._settings, alert))
+        for channel, error in errors.items():
+            if error is not None:
+                log.error("an alert could not be sent by %s: %s", channel, error)
+        if None not in errors.values() and tries < _MAX_TRIES:
+            self._unsent.append(_Unsent(self._clock() + _INTERVAL * 2 ** (tries + 1), tries + 1, alert))
 
 
 def site_name(settings: Settings) -> str:

@@ -18,6 +18,7 @@ import msgspec
 from hedgerow.core.address import Networks
 from hedgerow.corrupt_files import set_aside
 from hedgerow.errors import DECODE_ERRORS, StoreError
+from hedgerow.file_owner import make_directory
 from hedgerow.request.bots import CATEGORIES, BotPolicy, BotProofs, Bots, Category, KnownBot, Ranges, known_bots
 from hedgerow.settings.load import Settings
 from hedgerow.web.paths import ranges_path, temporary_file
@@ -130,7 +131,7 @@ def load_ranges(path: Path) -> dict[str, PublishedRange]:
 def save_ranges(path: Path, lists: Mapping[str, PublishedRange]) -> None:
     """Replace the contents of the file *path* by *lists*, in one step."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path.parent)
         with temporary_file(path, msgspec.json.format(msgspec.json.encode(lists))) as temporary:
             temporary.replace(path)
     except OSError as error:

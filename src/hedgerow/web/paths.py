@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hedgerow.file_owner import open_new_file
 from hedgerow.settings.load import Settings
 
 
@@ -77,7 +78,7 @@ def ranges_path(settings: Settings) -> Path:
 def temporary_file(path: Path, data: bytes) -> Iterator[Path]:
     """Write a file next to *path*, to be moved there in one step. Whatever is left of it is removed."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = open_new_file(temporary)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

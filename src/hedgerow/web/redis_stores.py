@@ -8,13 +8,15 @@ import msgspec
 
 from hedgerow.core.decision import Campaign, ScoreUpdate
 from hedgerow.core.ledger import Ledger
+from hedgerow.markers.token import visitor_digest
 from hedgerow.settings import Settings
 from hedgerow.state.redis.address import RedisAddress, RedisUnavailable, parse_redis_address
-from hedgerow.state.redis.scripts import Scripts
+from hedgerow.state.redis.scripts import Scripts, text
 from hedgerow.state.redis.shared_stores import RedisClearanceUsage, RedisRevokedBots, RedisUsedChallenges
 from hedgerow.state.redis.state import RedisState
 from hedgerow.watch.redis_streams import SharedWatch, Streams, WatchFactory
 from hedgerow.watch.relay import Relay
+from hedgerow.watch.session_store import StoredSession, stored_session
 from hedgerow.watch.watch import Watch
 from hedgerow.web.gate import build_policy
 from hedgerow.web.paths import redis_prefix
@@ -74,6 +76,24 @@ class SiteWatch(SharedWatch):
 
     def campaigns(self) -> Sequence[Campaign]:
         return read_campaigns(self._state)
+
+
+def read_session(state: RedisState, visitor: str) -> StoredSession | None:
+    """Return what the watches have stored about one visitor, or None."""
+    session = state.ask(("GET", _session_key(state, visitor)))
+    links = state.ask(("HGET", state.key("ties"), visitor_digest(visitor)))
+    return stored_session(0.0, session or b"", links or b"") if session or links else None
+
+
+def delete_session(state: RedisState, visitor: str) -> bool:
+    """Delete what the watches have stored about one visitor. Return whether there was anything."""
+    sessions = state.ask(("DEL", _session_key(state, visitor)))
+    links = state.ask(("HDEL", state.key("ties"), visitor_digest(visitor)))
+    return bool(sessions or links)
+
+
+def _session_key(state: RedisState, visitor: str) -> bytes:
+    return state.key("session:").encode() + text(visitor)
 
 
 def read_campaigns(state: RedisState) -> Sequence[Campaign]:

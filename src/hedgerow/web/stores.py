@@ -29,6 +29,7 @@ from hedgerow.core.ledger import Ledger, NoLedger
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.detectors.rate_limit import counted_windows
 from hedgerow.errors import StoreError
+from hedgerow.file_owner import make_directory
 from hedgerow.ledger.pseudonyms import Hide, address_hider
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.lists.follower import Follower, ListsCopy, asn_file, country_file
@@ -109,7 +110,7 @@ def build_token_codecs(settings: Settings) -> TokenCodecs:
         return TokenCodecs(read_keys(text, "HEDGEROW_KEYS"))
     directory = state_directory(settings)
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(directory)
     except OSError as error:
         raise StoreError(f"cannot make the directory {directory}: {error.strerror}; set another") from None
     return TokenCodecs(load_keys(key_path(settings), time.time()))
@@ -135,7 +136,7 @@ def build_hide(settings: Settings) -> Hide | None:
         return address_hider(privacy.addresses, privacy.key)
     path = privacy_key_path(settings)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path.parent)
         with (
             temporary_file(path, f"{secrets.token_hex(32)}\n".encode()) as temporary,
             contextlib.suppress(FileExistsError),

@@ -26,6 +26,7 @@ import msgspec
 
 from hedgerow.corrupt_files import set_aside
 from hedgerow.errors import HedgerowError, StoreError
+from hedgerow.file_owner import make_directory
 from hedgerow.lists.importer import Defaults, ListImport
 from hedgerow.lists.model import Listing, parse_subject
 from hedgerow.settings import Settings
@@ -230,7 +231,7 @@ class SubscriptionThread:
         known = {name: reading for name, reading in readings.items() if name in names}
         path = readings_path(self._settings)
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(path.parent)
             with temporary_file(path, msgspec.json.format(msgspec.json.encode(known))) as temporary:
                 temporary.replace(path)
         except OSError as error:

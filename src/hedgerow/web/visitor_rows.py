@@ -12,13 +12,32 @@ from hedgerow.challenge.interfaces import TOO_MANY
 from hedgerow.challenge.prices import GATEWAY_FROM, HALF_LIFE, gateway_of, is_price_key
 from hedgerow.core.attack import visitors_of
 from hedgerow.core.decision import JUDGED_PERSON, Block, VisitorScore
+from hedgerow.core.visit import (
+    ANSWERED,
+    ARRIVAL,
+    BY_PROGRAM,
+    BY_SCRIPT,
+    ELSEWHERE,
+    FORM,
+    INTO_WINDOW,
+    NO_NAVIGATION,
+    READ_BY,
+    UNMARKED_SITE,
+    WRONG_COOKIE,
+)
 from hedgerow.detectors.registry import registry
 from hedgerow.policy.score import explained, score_at
 from hedgerow.settings import Settings
 
 T = TypeVar("T")
 
-_FIELD = re.compile(r"\{[^}]*\}")
+_FIELD = re.compile(r"\{(\w+)[^}]*\}")
+_WORDS = {
+    "where": "a page", "page": "a page", "target": "one address", "before": "another", "count": "the allowed",
+    "what": "requests", "limit": "the allowed", "seconds": "a few", "name": "a known bot", "named": "this network",
+    "family": "the named browser",
+}  # fmt: skip
+"""What stands in a sentence in place of what differs from visit to visit."""
 _LAST_FIELD = re.compile(r": \{[^}]*\}\.$")
 """What a sentence of evidence says about one visit, such as the name of a page."""
 
@@ -39,6 +58,24 @@ _OTHER_CODES = {
     "store-away": ("The state cannot be asked.", "[state]: on_failure"),
 }
 """Codes that are not of detectors, or that begin like this: what they mean, and what to loosen."""
+_GENERAL = {
+    "k2": "More than the allowed pages today with a clearance.",
+    "k2-person": "More than the allowed pages today, in the way of a person.",
+    "unwanted-bot": "A bot that this site does not want.",
+}
+_SIGNS = {
+    BY_SCRIPT: "A script of a page requested it.",
+    FORM: "A form that a browser window sends.",
+    NO_NAVIGATION: "The browser fetched it without showing it.",
+    ELSEWHERE: "Another site made the browser send it.",
+    INTO_WINDOW: "Another site opened it in a window.",
+    ARRIVAL: "Came over plain http, without cookies of this site, and not by one of its links.",
+    UNMARKED_SITE: "Came while the site marked no links.",
+    BY_PROGRAM: "No browser sends such a request.",
+    WRONG_COOKIE: "A cookie of this site was invented, changed or cut off.",
+    ANSWERED: "Another server had answered it already.",
+}
+"""What codes in `Visit.anomalies` mean that no detector has words for."""
 _LOOSER = {
     "k1": "[containment]: k1",
     "k2": "[containment]: k2",
@@ -54,6 +91,14 @@ class Reason(msgspec.Struct, frozen=True):
 
     code: str
     times: int
+    text: str
+
+
+class ReasonCount(msgspec.Struct, frozen=True):
+    """How often a code was found, and what it means."""
+
+    code: str
+    count: int
     text: str
 
 
@@ -135,12 +180,21 @@ def _why(score: VisitorScore, blocked_by: Block | None, people: int) -> str:
 
 
 def describe_reason(code: str, times: int = 1) -> Reason:
-    """Return a reason with the words of its evidence; what differs from visit to visit is left out or open."""
+    """Return a reason with the words of its evidence; what differs from visit to visit is left out or general."""
     found = registry().find_code(code)
     if found is None:
         return Reason(code, times, _of_code(_OTHER_CODES, code, ("", ""))[0])
-    text = _FIELD.sub("…", _LAST_FIELD.sub(".", found[1].text))
-    return Reason(code, times, text.replace("….", "…"))
+    if code in _GENERAL:
+        return Reason(code, times, _GENERAL[code])
+    text = _FIELD.sub(lambda field: _WORDS.get(field[1], "…"), _LAST_FIELD.sub(".", found[1].text))
+    return Reason(code, times, text[:1].upper() + text[1:])
+
+
+def describe_sign(code: str) -> str:
+    """Return in words what was unusual about requests, from a code in `Visit.anomalies`."""
+    if code.startswith(READ_BY):
+        return "Has an account that it may have invented."
+    return _SIGNS.get(code) or describe_reason(code).text or code
 
 
 def what_to_loosen(code: str) -> str:

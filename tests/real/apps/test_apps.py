@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from docs.recipes import recipes
 from real import browsing
 from real.servers import Nginx, Protect
 
@@ -85,6 +86,19 @@ def test_behind_hedgerow(
     assert record == bare(app)
     assert hedgerow.blocked() == {}
     assert_marked(app, mode, record, hedgerow.url)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("app", "recipe"), [(FORUM, "Forums"), (WIKI, "DokuWiki")], ids=["forum", "wiki"])
+def test_behind_its_recipe(
+    app: App, recipe: str, browser: Browser, start: Start, bare: Bare, protect: Callable[..., Protect]
+) -> None:
+    """The settings of docs/recipes.md, enforced: whoever reads, logs in, writes and searches notices nothing."""
+    hedgerow = protect(start(app).url, settings=recipes()[recipe].replace("observe = true\n", ""))
+    record = visit(browser, app, hedgerow.url)
+    assert record.faults() == []
+    assert record.steps == bare(app).steps
+    assert hedgerow.blocked() == {}
 
 
 def assert_marked(app: App, mode: str, record: Record, base: str) -> None:

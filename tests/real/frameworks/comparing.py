@@ -59,7 +59,7 @@ def _subject(difference: str) -> str:
 
 
 def _walk(app: App, browser: Browser, root: Path, folder: Path, *, protected: bool) -> Walk:
-    with _served(app, root, folder) as (url, server), contextlib.ExitStack() as stack:
+    with served(app, root, folder) as (url, server), contextlib.ExitStack() as stack:
         hedgerow = Protect(url, folder / "hedgerow", settings=SETTINGS) if protected else None
         if hedgerow is not None:
             stack.callback(hedgerow.stop)
@@ -77,7 +77,7 @@ def _walk(app: App, browser: Browser, root: Path, folder: Path, *, protected: bo
 
 
 @contextlib.contextmanager
-def _served(app: App, root: Path, folder: Path) -> Iterator[tuple[str, Running]]:
+def served(app: App, root: Path, folder: Path) -> Iterator[tuple[str, Running]]:
     """The application as a process of its own, from its start until its address answers."""
     data = folder / "data"
     data.mkdir(parents=True)

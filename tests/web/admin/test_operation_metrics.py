@@ -19,6 +19,7 @@ from hedgerow import __version__
 from hedgerow.core.daily_limits import K1, K2
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.proxy.proxy import Proxy
+from hedgerow.web import admin
 from hedgerow.web.admin.app import Admin
 from hedgerow.web.http_client.pool import Upstream
 from hedgerow.web.metrics import SiteCounters, sum_metrics
@@ -144,6 +145,14 @@ def test_the_dashboard_and_the_alerts_use_metrics_and_labels_that_exist():
     used = {name for expression in expressions() for name in _EXPRESSION.findall(expression)}
     assert used
     assert used <= names, used - names
+
+
+def test_every_metric_is_documented():
+    source = "".join(path.read_text() for path in Path(admin.__file__).parent.glob("*.py"))
+    names = set(re.findall(r'"(hedgerow_\w+)"', source))
+    assert len(names) > 30
+    documented = set(_EXPRESSION.findall((PROMETHEUS.parents[1] / "docs" / "deploy.md").read_text()))
+    assert {name for name in names if not {name, f"{name}_total"} & documented} == set()
 
 
 def test_panels_do_not_overlap():

@@ -62,8 +62,8 @@ class Desk:
         asyncio.run(self._admin(scope, receive, send))
         return Answer(sent[0]["status"], sent[0]["headers"], b"".join(m.get("body", b"") for m in sent[1:]), sent)
 
-    def log_in(self, name: str = "alice", password: str = PASSWORD) -> Answer:
-        body = urlencode({"name": name, "password": password}).encode()
+    def log_in(self, name: str = "alice", password: str = PASSWORD, **more: str) -> Answer:
+        body = urlencode({"name": name, "password": password, **more}).encode()
         answer = self.ask("/login", "POST", body=body, origin=ORIGIN, **FORM)
         if answer.status == 303:
             self.cookie = answer.header("set-cookie").decode().partition(";")[0]

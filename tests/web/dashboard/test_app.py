@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -66,8 +67,15 @@ def test_now_answers_whether_the_site_is_crawled(desk):
     assert told["totals"] == {"pass": 10, "challenge": 0, "detain": 0, "refuse": 30}
     assert told["pages_saved"] == 30
     assert sum(told["series"]["actions"]["refuse"]) == 30
-    assert len(told["latest_stopped"]) == 20
-    assert told["latest_stopped"][0]["user_agent"] == EVIL
+    (last,) = told["latest_stopped"]
+    assert (last["user_agent"], last["times"]) == (EVIL, 30)
+
+
+def test_a_busy_crawler_does_not_hide_the_last_refusal_of_a_person(desk):
+    write(desk, "refuse", 1, "192.0.2.9")
+    write(desk, "refuse", 100)
+    found = [(one["visitor"], one["times"]) for one in desk.read("now")["latest_stopped"]]
+    assert found == [("192.0.2.7", 100), ("192.0.2.9", 1)]
 
 
 def test_a_few_refusals_are_no_crawl(desk):
@@ -112,7 +120,7 @@ def test_prices_of_addresses_are_counted(desk):
     assert b"an image or a recording" in desk.ask("/dashboard/visitor?visitor=192.0.2.3").body
 
 
-def test_names_targets_and_user_agents_of_visitors_are_text(desk):
+def test_xss_names_targets_and_user_agents_of_visitors_are_text(desk):
     """XSS through user agents, URLs and account names."""
     desk.block(f"account:{EVIL}", EVIL)
     write(desk, "refuse", 1)
@@ -153,7 +161,7 @@ def test_only_columns_sort(desk, page, sort):
 
 
 @pytest.mark.parametrize("text", ["'", "' OR 1=1 --", "%", "\\", '"; DROP TABLE audit; --', "\x00", "192.0.2.1' --"])
-def test_a_filter_is_text_and_no_sql(desk, text):
+def test_sql_injection_a_filter_is_text_and_no_sql(desk, text):
     """SQL injection: a quote finds nothing, and changes nothing."""
     from urllib.parse import quote
 
@@ -173,7 +181,7 @@ def test_a_filter_is_text_and_no_sql(desk, text):
         "/static/",
     ],
 )
-def test_static_files_end_at_their_folder(desk, path):
+def test_path_traversal_static_files_end_at_their_folder(desk, path):
     """Path traversal."""
     from urllib.parse import unquote
 
@@ -197,6 +205,15 @@ def test_the_openapi_document_names_every_page_and_change(desk):
         assert f"/api/v1/{page.name}" in document["paths"]
         for action in page.actions:
             assert f"/api/v1/{page.name}/{action.name}" in document["paths"]
+
+
+def test_an_address_that_there_is_not_is_an_error_like_all_others(tmp_path):
+    desk = Desk(tmp_path, "")
+    for path, method, status in (("/api/v1/x", "GET", 404), ("/api/v1/now", "POST", 405)):
+        answer = desk.ask(path, method, content_type="application/json")
+        assert (answer.status, answer.header("content-type")) == (status, b"application/json")
+        assert list(json.loads(answer.body)) == ["error"]
+    assert desk.ask("/dashboard/x").status == 404
 
 
 def test_a_body_that_is_too_large_or_no_json_is_refused(desk):
@@ -225,7 +242,7 @@ def test_the_points_of_the_chart_are_whole_steps():
     assert series.actions["pass"] == [0] * 10
 
 
-def write(desk: Desk, action: str, count: int) -> None:
+def write(desk: Desk, action: str, count: int, visitor: str = "192.0.2.7") -> None:
     """Write visits to the ledger, as the gate does."""
     from hedgerow.core.decision import Decision
     from hedgerow.core.visit import Visit
@@ -234,7 +251,7 @@ def write(desk: Desk, action: str, count: int) -> None:
     ledger = desk.site.stores.ledger
     for _ in range(count):
         visit = Visit(
-            at=time.time(), visitor="192.0.2.7", prefix="192.0.2.7", address="192.0.2.7", method="GET", host="a.b",
+            at=time.time(), visitor=visitor, prefix=visitor, address=visitor, method="GET", host="a.b",
             target=f"/?q={EVIL}", kind="page", user_agent=EVIL,
         )  # fmt: skip
         ledger.append(Entry(visit, Decision(action, evidence), 200 if action == "pass" else 403))

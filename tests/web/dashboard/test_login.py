@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from hedgerow.errors import SettingsError
 from hedgerow.web.admin import login_limit
 from hedgerow.web.admin.login_limit import FAILURES, SECONDS, LoginLimit
 from hedgerow.web.admin.passwords import hash_password, is_password
+from hedgerow.web.dashboard import app as dashboard_app
 from web.dashboard.desk import FORM, HASH, ORIGIN, PASSWORD, USERS, Desk
 
 
@@ -37,7 +40,23 @@ def test_a_user_logs_in_and_sees_the_dashboard(tmp_path):
     assert b"Log out alice" in desk.ask().body
 
 
-def test_brute_force_is_stopped_after_five_tries(tmp_path, monkeypatch):
+def test_after_the_login_comes_the_page_that_was_asked_for(tmp_path):
+    desk = Desk(tmp_path)
+    form = desk.ask("/dashboard/visitor?visitor=192.0.2.1&x=%0d%0a", accept="text/html").body.decode()
+    assert 'name="back" value="/dashboard/visitor?visitor=192.0.2.1&amp;x=%0d%0a"' in form
+    assert desk.log_in(back="/dashboard/visitor?visitor=192.0.2.1").header("location").endswith(b"visitor=192.0.2.1")
+    for back in (
+        "//evil.example/dashboard/a",
+        "https://evil.example",
+        "/\\evil.example",
+        "/x\r\nset-cookie: a=b",
+        "/login",
+    ):
+        assert desk.log_in(back=back).header("location") == b"/"
+    assert b"\r" not in desk.log_in(back="/dashboard/a\r\nset-cookie: a=b").header("location")
+
+
+def test_brute_force_of_a_login_is_stopped_after_five_tries(tmp_path, monkeypatch):
     desk = Desk(tmp_path)
     for number in range(FAILURES):
         assert desk.log_in(password=f"guess {number}").status == 401
@@ -72,7 +91,7 @@ def test_the_limit_has_a_size(monkeypatch):
     assert len(limit._failures) == 3
 
 
-def test_a_session_that_somebody_planted_does_not_become_the_operators(tmp_path):
+def test_session_fixation_a_planted_cookie_does_not_become_the_operators(tmp_path):
     """Session fixation: the cookie from before the login is worth nothing after it, and each login has its own."""
     desk = Desk(tmp_path)
     desk.cookie = "hedgerow-admin=planted.0000"
@@ -91,6 +110,32 @@ def test_a_logout_ends_the_session_for_copies_of_the_cookie_too(tmp_path):
     assert desk.ask("/api/v1/now").status == 401
 
 
+def test_live_updates_end_with_the_session(tmp_path, monkeypatch):
+    """A page that was open when its user logged out went on to get everything."""
+    monkeypatch.setattr(dashboard_app, "_LIVE_EVERY", 0.5)
+    desk = Desk(tmp_path)
+    desk.log_in()
+    sessions = desk._admin._access._sessions
+    events: list[bytes] = []
+
+    async def receive():
+        await asyncio.sleep(60)
+
+    async def send(message):
+        if message.get("body"):
+            events.append(message["body"])
+            sessions.end(sessions.find(desk.cookie.encode(), desk.site.app.settings.admin))
+
+    headers = [(b"host", b"127.0.0.1:9000"), (b"cookie", desk.cookie.encode())]
+    scope = {
+        "type": "http", "method": "GET", "path": "/dashboard/now/live", "raw_path": b"", "query_string": b"",
+        "server": ("127.0.0.1", 9000), "client": ("127.0.0.1", 5000), "scheme": "http", "http_version": "1.1",
+        "headers": headers,
+    }  # fmt: skip
+    asyncio.run(asyncio.wait_for(desk._admin(scope, receive, send), 20))
+    assert len(events) == 1
+
+
 def test_a_session_ends_with_its_user(tmp_path):
     desk = Desk(tmp_path)
     desk.log_in()
@@ -101,7 +146,7 @@ def test_a_session_ends_with_its_user(tmp_path):
     assert desk.ask("/api/v1/now").status == 401
 
 
-def test_a_form_needs_the_token_of_its_page(tmp_path):
+def test_csrf_a_form_needs_the_token_of_its_page(tmp_path):
     """CSRF, where a browser sends neither Origin nor Sec-Fetch-Site."""
     desk = Desk(tmp_path)
     desk.log_in()

@@ -198,14 +198,16 @@ def test_a_report_on_the_ledger_is_made_listed_and_shown_apart_from_the_dashboar
     page = desk.ask(f"/dashboard/reports/document/{row['name']}")
     assert page.status == 200
     assert b"<html" in page.body
+    assert desk.ask(f"/api/v1/reports/document/{row['name']}").body == page.body
     policy = page.header("content-security-policy").decode()
     assert policy.startswith("sandbox allow-scripts;")
     assert "allow-same-origin" not in policy
 
 
-@pytest.mark.parametrize("name", ["../lists.sqlite", "20260101T000000Z", "%2e%2e", "x"])
-def test_only_reports_are_shown(desk, name):
-    assert desk.ask(f"/dashboard/reports/document/{name}").status == 404
+@pytest.mark.parametrize("name", ["../lists.sqlite", "20260101T000000Z", "%2e%2e", "x", "20260101T000000Z\n"])
+@pytest.mark.parametrize("above", ["/dashboard", "/api/v1"])
+def test_path_traversal_shows_nothing_but_reports(desk, above, name):
+    assert desk.ask(f"{above}/reports/document/{name}").status == 404
 
 
 def test_a_scheduled_report_is_made_when_it_is_due(tmp_path):
@@ -244,6 +246,8 @@ def test_settings_say_where_they_come_from_and_hide_secrets(configured, monkeypa
     assert rows["containment.k1"]["origin"] == "command line"
     assert rows["detain.seconds"]["origin"] in {"HEDGEROW__DETAIN__SECONDS", "command line"}
     assert "scrypt" not in json.dumps(rows)
+    origins = [row["origin"] for row in configured.read("settings?size=500")["rows"]]
+    assert origins.index("default") == len(origins) - origins.count("default"), "what was set comes first"
     assert "$" not in rows["admin.users"]["value"]
 
 
@@ -284,6 +288,35 @@ def test_wrong_changes_are_refused_with_a_sentence(configured, change, said, tmp
     assert answer.status in {409, 422}
     assert said in answer.body
     assert (tmp_path / "hedgerow.toml").read_text() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["privacy.audit_days = 5", "tls.minimum = '1.3'", "watch.queue = 9", "alerts.per_hour = 1", "policy.remember = 5"],
+)
+def test_what_is_read_at_the_start_only_is_not_said_to_be_in_force(configured, change):
+    """It was applied, and the page said that it was in force."""
+    write(configured, visit("192.0.2.1"))
+    answer = configured.change("settings/propose", change=change)
+    assert (answer.status, b"restart the service" in answer.body) == (409, True)
+
+
+def test_sites_are_changed_in_the_file(configured):
+    """The list of sites in a change would replace all of them."""
+    write(configured, visit("192.0.2.1"))
+    change = "[[site]]\nname = 'a'\nhosts = ['a.example']\nupstream = 'http://127.0.0.1:1'\n"
+    assert configured.change("settings/propose", change=change).status == 409
+
+
+def test_the_file_is_read_again_by_a_button(configured):
+    assert configured.change("settings/reload").status == 409
+    assert b"Read the file again" not in configured.ask("/dashboard/settings").body
+    reloads = []
+    configured.site.request_reload = lambda: reloads.append(1)
+    assert b"Read the file again" in configured.ask("/dashboard/settings").body
+    assert configured.post("/dashboard/settings/reload").status == 303
+    assert configured.change("settings/reload").status == 200
+    assert reloads == [1, 1]
 
 
 def test_a_variable_of_the_environment_takes_precedence(configured, monkeypatch):

@@ -10,6 +10,7 @@ import pytest
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.core.ledger import Entry
 from hedgerow.core.visit import Marker, Visit
+from hedgerow.detectors.registry import registry
 from hedgerow.markers.token import page_digest
 from hedgerow.watch.models.bundle import shipped
 from hedgerow.web.dashboard.pages.visitor import _reasons
@@ -104,9 +105,29 @@ def test_features_are_compared_with_those_of_people_and_crawlers():
 def test_each_reason_has_words_and_something_to_loosen(code, text, looser):
     found = describe_reason(code)
     assert text in found.text
-    assert not found.text.endswith("….")
+    assert not {"…", "{"} & set(found.text)
     assert looser in what_to_loosen(code)
     assert bool(looser) == bool(what_to_loosen(code))
+
+
+def test_every_code_of_a_detector_has_a_whole_sentence():
+    """What differs from visit to visit is said in general words: "More than … … in … seconds" tells nobody anything."""
+    codes = [code.code for detector in registry().specs for code in detector.codes]
+    assert len(codes) > 50
+    for text in (describe_reason(code).text for code in codes):
+        assert not {"…", "{"} & set(text)
+        assert text[0].isupper()
+        assert text.endswith(".")
+
+
+def test_what_is_unusual_about_requests_is_said_in_words(desk):
+    signs = ("no-language", "arrival", "read-by:192.0.2.1")
+    write(desk, Entry(visit("/a", anomalies=signs), Decision("pass"), 200))
+    found = {one["code"]: one["text"] for one in desk.read("visitor?visitor=192.0.2.7")["signs"]}
+    assert list(found) == ["no-language", "arrival", "read-by:"]
+    assert found["no-language"] == "The request names no language."
+    assert all(text.endswith(".") for text in found.values())
+    assert b"plain http, without cookies" in desk.ask("/dashboard/visitor?visitor=192.0.2.7").body
 
 
 def test_a_complaint_of_a_suspect_is_counted_for_what_made_it_one(desk):
@@ -132,6 +153,22 @@ def test_a_visitor_is_found_by_address_and_by_reference(desk, name):
     page = desk.ask(f"/dashboard/visitor?visitor={name}").body.decode()
     assert "<script>alert" not in page
     assert "hidden link" in page
+
+
+def test_xss_user_agents_and_urls_of_a_visitor_are_text(desk):
+    crawl(desk)
+    for path in ("/", "/dashboard/visitor?visitor=192.0.2.7", "/dashboard/complaint?reference=1A2B-3C4D"):
+        body = desk.ask(path).body
+        assert b"<script>alert" not in body
+        assert b"&lt;script&gt;alert(1)" in body
+
+
+@pytest.mark.parametrize("name", ["' OR 1=1 --", "x'; DROP TABLE visits; --", '"', "%"])
+def test_sql_injection_the_name_of_a_visitor_is_text(desk, name):
+    crawl(desk)
+    assert desk.read(f"visitor?visitor={quote(name)}")["visits"] == 0
+    assert desk.read(f"visitors?filter={quote(name)}")["total"] == 0
+    assert desk.read("visitor?visitor=192.0.2.7")["visits"] == 3
 
 
 def test_a_visitor_nobody_knows(desk):
@@ -189,6 +226,23 @@ def test_a_reference_that_does_not_exist(desk, reference, status):
     assert desk.ask(f"/api/v1/complaint?reference={quote(reference)}").status == status
     assert desk.ask(f"/dashboard/complaint?reference={quote(reference)}").status == status
     assert desk.change("complaint/let-in", reference=reference).status == status
+
+
+def test_a_wrong_reference_is_corrected_on_the_same_page(desk):
+    page = desk.ask("/dashboard/complaint?reference=FFFF-FFFF")
+    assert page.status == 404
+    assert b"The reference FFFF-FFFF is not in the ledger." in page.body
+    assert b'name="reference" value="FFFF-FFFF"' in page.body
+
+
+def test_from_an_error_there_is_a_way_back_to_the_visitor(desk):
+    """The link led to a page that does not exist without a visitor."""
+    page = desk.post("/dashboard/visitor/forgive", visitor="192.0.2.7")
+    assert page.status == 404
+    assert b"is neither suspected nor blocked" in page.body
+    assert b'<a href="/dashboard/visitor?visitor=192.0.2.7">Back</a>' in page.body
+    assert b'<a href="/">Back</a>' in desk.ask("/dashboard/visitor").body
+    assert b'<a href="/dashboard/lists">Back</a>' in desk.post("/dashboard/lists/add", list="white", subject="?").body
 
 
 def test_hidden_addresses_are_found_by_the_state(tmp_path):

@@ -20,6 +20,7 @@ import msgspec
 
 from hedgerow.core.decision import Identity
 from hedgerow.errors import DECODE_ERRORS, ModelError
+from hedgerow.file_owner import create_private_file, make_directory
 from hedgerow.watch.models.inference import Namer, Scorer
 from hedgerow.watch.sessions.path import ALL_FEATURES, LONG, PATHMARKER_FEATURES, SHORT_GAP, PathLengths, PathSession
 from hedgerow.watch.sessions.window import WINDOW_FEATURES, SessionWindow, WindowLengths
@@ -286,7 +287,9 @@ class ModelFiles:
         path = self.shadow(kind_of(bundle))
         new_file = path.with_suffix(".new")
         with _model_errors(path, "written"):
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(self.directory)
+            new_file.unlink(missing_ok=True)
+            create_private_file(new_file)
             new_file.write_bytes(encoded(bundle))
             new_file.replace(path)
         return path

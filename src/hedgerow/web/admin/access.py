@@ -13,7 +13,7 @@ import asyncio
 import hmac
 import re
 import time
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 import msgspec
 
@@ -31,6 +31,10 @@ _MAX_POST = 10_000
 _PORT = re.compile(r":\d+\Z", re.ASCII)
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
+LOG_IN = "Log in, or send the token: Authorization: Bearer TOKEN."
+"""What a program is told; a person gets a form."""
+_PAGE = re.compile(r"(?:/sites/[\w.-]+)?/dashboard/\w")
+_SAFE = "/?&=%:,.+-_~"
 _OPEN = "/static/"
 """Style and scripts of the dashboard, which the login form needs too."""
 FORM_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
@@ -83,7 +87,7 @@ class Access:
         if user is None:
             if not own.needs_login:
                 raise Refused(403, "Without a token only this machine may ask. Set token or users in [admin].")
-            raise Refused(401, "Log in, or send the token: Authorization: Bearer TOKEN.", login=True)
+            raise Refused(401, LOG_IN, login=True)
         if not is_safe and scope["path"] != "/logout" and not user.may_change:
             raise Refused(403, "A viewer cannot change anything.")
         return user
@@ -105,8 +109,11 @@ class Access:
         name = session.name or f"token ({session.role})"
         return User(name, session.role, address, self._sessions.form_token(session), session)
 
-    async def log_in(self, scope: Scope, receive: Receive, own: AdminSettings) -> bytes:
-        """Return the cookie for the user or token in a form; raise `Refused` if it is not the right one."""
+    async def log_in(self, scope: Scope, receive: Receive, own: AdminSettings) -> tuple[bytes, bytes]:
+        """
+        Return the cookie for the user or token in a form, and the page that was asked for. Raise `Refused` if user or
+        token is not the right one.
+        """
         self._check_origin(scope, own)
         client, now = (scope.get("client") or ("",))[0] or "local", time.time()
         if wait := self._limit.wait(client, now):
@@ -122,7 +129,7 @@ class Access:
         if cookie is None:
             raise Refused(401, "This is not a user with this password, nor a token of the settings.", login=True)
         self._limit.succeed(client)
-        return cookie
+        return cookie, page_of(form.get("back", [""])[0])
 
     async def _new_session(self, name: str, shown: str, own: AdminSettings) -> bytes | None:
         if not name:
@@ -147,6 +154,16 @@ class Access:
             raise Refused(421, "Speak to the admin listener by its own address.")
         if scope["method"] not in _SAFE_METHODS and _is_cross_site(scope):
             raise Refused(403, "Not from another site.")
+
+
+def page_of(path: str) -> bytes:
+    """
+    Return the page of the dashboard at *path*, or the first one if it is none.
+
+    >>> page_of("/dashboard/visitor?visitor=192.0.2.1"), page_of("//evil.example/dashboard/"), page_of("")
+    (b'/dashboard/visitor?visitor=192.0.2.1', b'/', b'/')
+    """
+    return quote(path, safe=_SAFE).encode() if _PAGE.match(path) else b"/"
 
 
 def check_form(user: User, scope: Scope, token: str) -> None:

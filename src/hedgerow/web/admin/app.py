@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import IO
 
 import msgspec
@@ -20,7 +21,7 @@ from prometheus_client.registry import Collector
 from hedgerow.core.attack import visitors_of
 from hedgerow.watch.models.panel import MIN_SESSIONS, Panel
 from hedgerow.watch.watch import WatchThread
-from hedgerow.web.admin.access import Access, Refused, User, check_form, read_form
+from hedgerow.web.admin.access import LOG_IN, Access, Refused, User, check_form, read_form
 from hedgerow.web.admin.lists import JSON, Answer, ListsApi
 from hedgerow.web.admin.operation_metrics import OperationCollector
 from hedgerow.web.app import Site
@@ -180,8 +181,9 @@ class Admin:
         own = self._site.app.settings.admin
         try:
             if (scope["method"], scope["path"]) == ("POST", "/login"):
-                cookie = await self._access.log_in(scope, receive, own)
-                await _send(scope, send, _SEE_OTHER, _TEXT, b"Logged in.\n", [*_TO_START, (b"set-cookie", cookie)])
+                cookie, page = await self._access.log_in(scope, receive, own)
+                more = [(b"location", page), (b"set-cookie", cookie)]
+                await _send(scope, send, _SEE_OTHER, _TEXT, b"Logged in.\n", more)
                 return
             user = self._access.check(scope, own)
             if user is not None and (scope["method"], scope["path"]) == ("POST", "/logout"):
@@ -189,12 +191,21 @@ class Admin:
                 await _send(scope, send, _SEE_OTHER, _TEXT, b"Logged out.\n", [*_TO_START, (b"set-cookie", cookie)])
                 return
             if _is_of_dashboard(scope["path"]):
-                await self._dashboard.app({**scope, "hedgerow.user": user}, receive, _with_headers(send))
+                inner = {**scope, "hedgerow.user": user, "hedgerow.may_see": partial(self._may_see, scope)}
+                await self._dashboard.app(inner, receive, _with_headers(send))
                 return
             status, kind, body = await self._answer(scope, receive, user)
             await _send(scope, send, status, kind, body, _TO_START if status == _SEE_OTHER else [])
         except Refused as refusal:
             await self._refuse(scope, send, refusal)
+
+    def _may_see(self, scope: Scope) -> bool:
+        """Return whether a request that is still being answered would be let in now: its session may have ended."""
+        try:
+            self._access.check(scope, self._site.app.settings.admin)
+        except Refused:
+            return False
+        return True
 
     async def _refuse(self, scope: Scope, send: Send, refusal: Refused) -> None:
         more = [(b"www-authenticate", b"Bearer")] if refusal.login else []
@@ -202,7 +213,7 @@ class Admin:
             more.append((b"retry-after", b"%d" % refusal.retry_after))
         kind, text = _TEXT, refusal.text.encode() + b"\n"
         if refusal.login and b"text/html" in header(scope["headers"], b"accept"):
-            kind, text = _HTML, self._dashboard.login_page(scope, refusal.text)
+            kind, text = _HTML, self._dashboard.login_page(scope, "" if refusal.text == LOG_IN else refusal.text)
         elif scope["path"].startswith(("/lists", API)):
             kind, text = JSON, msgspec.json.encode({"error": refusal.text})
         await _send(scope, send, refusal.status, kind, text, more)

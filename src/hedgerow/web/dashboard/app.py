@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -21,6 +21,7 @@ from urllib.parse import quote, urlencode
 import jinja2
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
@@ -75,7 +76,7 @@ class Dashboard:
             reports.remove_old(site.app.settings, time.time())
         if site.app.settings.admin.report_every:
             threading.Thread(target=self._make_reports, name="hedgerow-reports", daemon=True).start()
-        self.app = Starlette(routes=self._routes(), exception_handlers={Refused: _refused})
+        self.app = Starlette(routes=self._routes(), exception_handlers={Refused: _refused, HTTPException: _unknown})
 
     def _make_reports(self) -> None:
         """Make the reports that the settings want, until the site is closed."""
@@ -88,7 +89,10 @@ class Dashboard:
         """Return the form to log in, with what is wrong with the last try."""
         own = self._site.app.settings.admin
         template = self._templates.get_template("login.html")
-        return template.render(text=text, has_users=bool(own.users), path=scope["path"]).encode()
+        query = scope["query_string"].decode("latin-1")
+        asked = scope.get("hedgerow.root", "") + scope["path"] + (f"?{query}" if query else "")
+        back = asked if scope["method"] == "GET" else "/"
+        return template.render(text=text, has_users=bool(own.users), back=back).encode()
 
     def _routes(self) -> list[BaseRoute]:
         routes: list[BaseRoute] = [
@@ -101,7 +105,10 @@ class Dashboard:
             routes.append(Route(f"/dashboard/{page.name}", self._html(page)))
             routes.append(Route(f"{openapi.API}/{page.name}", self._api(page)))
             if page.document is not None:
-                routes.append(Route(f"/dashboard/{page.name}/document/{{file}}", self._show_document(page)))
+                show = self._show_document(page)
+                routes += [
+                    Route(f"{above}/{page.name}/document/{{file}}", show) for above in ("/dashboard", openapi.API)
+                ]
             for action in page.actions:
                 routes.append(
                     Route(f"/dashboard/{page.name}/{action.name}", self._form(page, action), methods=["POST"])
@@ -118,12 +125,17 @@ class Dashboard:
             context = await self._context(request)
             given = dict(request.query_params)
             message = given.pop("done", "")
-            parameters = page.parameters() if not _required(page) else None
+            parameters = None
             try:
                 parameters = _convert(given, page.parameters)
                 result = await asyncio.to_thread(page.query, context, parameters)
             except (Problem, HedgerowError, ValueError) as failed:
                 status, error = _status(failed), str(failed)
+                if not _required(page):
+                    # The page as it is without what was asked for, such as the form with a reference that is wrong.
+                    parameters = parameters or page.parameters()
+                    with suppress(Problem, HedgerowError, ValueError):
+                        result = await asyncio.to_thread(page.query, context, page.parameters())
             body = await asyncio.to_thread(
                 self._render, page, context, parameters=parameters, result=result, error=error, message=message,
             )  # fmt: skip
@@ -131,14 +143,15 @@ class Dashboard:
 
         return answer
 
-    def _render(self, page: Page, context: Context, **values: Any) -> str:
+    def _render(self, page: Page, context: Context, back: str = "", **values: Any) -> str:
+        """Return a page, or if there is no result its error, with a link *back*."""
         template = self._templates.get_template(f"{page.name}.html" if values["result"] is not None else "error.html")
         return template.render(
             page=page, pages=PAGES, user=context.user, now=context.now, problems=context.problems,
             observing=bool(context.settings.observe), needs_login=context.settings.admin.needs_login,
             version=__version__, upstream=context.settings.proxy.upstream,
             attack_until=context.site.attack_until(context.now), root=context.root, sites=context.sites,
-            site_name=context.site_name, **values,
+            site_name=context.site_name, back=back or ("/" if _required(page) else f"/dashboard/{page.name}"), **values,
         )  # fmt: skip
 
     def _api(self, page: Page) -> Callable[[Request], Any]:
@@ -185,7 +198,9 @@ class Dashboard:
     async def _events(self, request: Request, user: User, parameters: Any) -> AsyncIterator[bytes]:
         self._streams += 1
         try:
-            while not self._site.closing and not self._site.closed and not await request.is_disconnected():
+            may_see = request.scope["hedgerow.may_see"]
+            # Whoever has logged out gets no more, nor does a session that has expired.
+            while not (self._site.closing or self._site.closed or await request.is_disconnected()) and may_see():
                 with suppress(HedgerowError):
                     context = await self._context(request)
                     result = await asyncio.to_thread(PAGES[0].query, context, parameters)
@@ -219,7 +234,9 @@ class Dashboard:
                 done = await self._run(page, action, await self._context(request), fields)
             except (Problem, HedgerowError, ValueError) as failed:
                 context = await self._context(request)
-                body = self._render(page, context, parameters=None, result=None, error=str(failed), message="")
+                names = [name for name in _required(page) if name in form]
+                shown = f"/dashboard/{page.name}?{urlencode({name: form[name] for name in names})}" if names else ""
+                body = self._render(page, context, shown, parameters=None, result=None, error=str(failed), message="")
                 return Response(body, _status(failed), media_type="text/html")
             target = done.location or back
             joined = "&" if "?" in target else "?"
@@ -274,9 +291,18 @@ async def _refused(request: Request, error: Exception) -> Response:
     return Response(f"{error.text}\n", error.status, media_type="text/plain")
 
 
-def _required(page: Page) -> bool:
-    fields = msgspec.structs.fields(page.parameters)
-    return any(field.required for field in fields)
+async def _unknown(request: Request, error: Exception) -> Response:
+    """Answer a request for an address that there is not, or by another method."""
+    assert isinstance(error, HTTPException)
+    if request.url.path.startswith(openapi.API):
+        body = msgspec.json.encode({"error": f"{error.detail}: see {openapi.API}/openapi.json."})
+        return Response(body, error.status_code, error.headers, media_type=_JSON)
+    return Response(f"{error.detail}\n", error.status_code, error.headers, media_type="text/plain")
+
+
+def _required(page: Page) -> Sequence[str]:
+    """Return the parameters without which there is no such page."""
+    return [field.name for field in msgspec.structs.fields(page.parameters) if field.required]
 
 
 def _convert(given: Mapping[str, Any], wanted: type[msgspec.Struct]) -> Any:

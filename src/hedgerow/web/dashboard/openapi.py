@@ -29,6 +29,8 @@ def document(pages: Sequence[Page]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for page in pages:
         paths[f"{API}/{page.name}"] = {"get": _read(page, schema_of)}
+        if page.document is not None:
+            paths[f"{API}/{page.name}/document/{{file}}"] = {"get": _read_document(page, schema_of)}
         for action in page.actions:
             paths[f"{API}/{page.name}/{action.name}"] = {"post": _change(page, action, schema_of)}
     return {
@@ -54,6 +56,24 @@ def _read(page: Page, schema_of: dict[int, Any]) -> dict[str, Any]:
         "responses": {
             "200": {"description": "Found.", "content": content},
             **_errors(schema_of, 400, 401, 403, 404, 422, 503),
+        },
+    }
+
+
+def _read_document(page: Page, schema_of: dict[int, Any]) -> dict[str, Any]:
+    file = {
+        "name": "file",
+        "in": "path",
+        "required": True,
+        "schema": {"type": "string", "pattern": page.document_names},
+    }
+    return {
+        "operationId": f"get_{_identifier(page.name)}_document",
+        "summary": f"A document of {page.title}, as a page of its own.",
+        "parameters": [file],
+        "responses": {
+            "200": {"description": "Found.", "content": {"text/html": {"schema": {"type": "string"}}}},
+            **_errors(schema_of, 401, 403, 404, 503),
         },
     }
 

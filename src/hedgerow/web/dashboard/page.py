@@ -119,4 +119,9 @@ class Page:
     actions: Sequence[Action] = ()
     in_navigation: bool = True
     document: Callable[[Context, str], bytes] | None = None
-    """Returns an HTML document of its own, at `/dashboard/NAME/document/FILE`, which runs apart from the dashboard."""
+    """
+    Returns an HTML document of its own, at `/dashboard/NAME/document/FILE`, and the same of the API. It runs apart from
+    the dashboard.
+    """
+    document_names: str = ""
+    """The pattern of the names of documents."""

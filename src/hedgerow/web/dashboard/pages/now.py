@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from heapq import nlargest
-from typing import Literal
+from itertools import islice
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,7 +20,7 @@ from hedgerow.web.daily_limits import limits_of
 from hedgerow.web.dashboard.page import Action, Context, Done, Duration, Empty, Page, Problem
 from hedgerow.web.dashboard.snapshot import Snapshot
 from hedgerow.web.siblings import open_orders
-from hedgerow.web.visitor_rows import VisitorRow, describe_reason, row_of
+from hedgerow.web.visitor_rows import ReasonCount, VisitorRow, describe_reason, row_of
 
 ACTIONS = ("pass", "challenge", "detain", "refuse")
 _SPANS = {"1h": (3600, 60), "24h": (86_400, 600), "7d": (604_800, 3600)}
@@ -28,6 +29,8 @@ _RECENT = 900
 _MIN_STOPPED, _MIN_SHARE = 10, 0.05
 """Requests of the last quarter of an hour, and their share, from which the site is said to be crawled."""
 _MAX_ROWS = 20
+_MAX_STOPPED = 400
+"""Visits that did not pass of which the last of each visitor are shown."""
 _PRICES: dict[PriceLevel, str] = {
     "work": "more work than usual",
     "captcha": "an image or a recording",
@@ -46,12 +49,6 @@ class Series(msgspec.Struct, frozen=True):
     step: int
     times: list[int]
     actions: dict[str, list[int]]
-
-
-class ReasonCount(msgspec.Struct, frozen=True):
-    code: str
-    count: int
-    text: str
 
 
 class Component(msgspec.Struct, frozen=True):
@@ -83,7 +80,10 @@ class StartAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Stopped(msgspec.Struct, frozen=True):
-    """A visit that did not pass, or would not have passed. *text* says what *code* means."""
+    """
+    The last visit of a visitor that did not pass, or would not have passed, for one reason; *text* says what *code*
+    means. *times* is how many of the last visits that did not pass were of this visitor, for this reason.
+    """
 
     at: float
     visitor: str
@@ -95,6 +95,7 @@ class Stopped(msgspec.Struct, frozen=True):
     reference: str
     observed: bool
     text: str
+    times: int = 1
 
 
 class Now(msgspec.Struct, frozen=True):
@@ -183,15 +184,28 @@ def _history(
         with context.ledger() as ledger:
             counts = ledger.count_steps(context.now - seconds, end, step)
             recent = ledger.count_steps(context.now - _RECENT, end, _RECENT)
-            rows = ledger.last_stopped(_MAX_ROWS, _STOPPED_COLUMNS)
+            rows = ledger.last_stopped(_MAX_STOPPED, _STOPPED_COLUMNS)
     except StoreError as error:
         return (), (), [], str(error)
-    return counts, recent, [_stopped(row) for row in rows], ""
+    return counts, recent, _stopped(rows), ""
 
 
-def _stopped(row: Row) -> Stopped:
-    found = dict(zip(Stopped.__struct_fields__, row, strict=False))
-    return Stopped(**{**found, "observed": bool(row[-1]), "text": describe_reason(found["code"]).text})
+def _stopped(rows: Sequence[Row]) -> list[Stopped]:
+    """Return the last of each visitor for each reason: a busy crawler must not hide all others."""
+    times = Counter[tuple[object, ...]]()
+    last: dict[tuple[object, ...], dict[str, Any]] = {}
+    for row in rows:
+        found = dict(zip(_STOPPED_COLUMNS, row, strict=True))
+        group = tuple(found[name] for name in ("visitor", "action", "code", "observed"))
+        times[group] += 1
+        last.setdefault(group, found)
+    return [
+        Stopped(
+            **{name: value for name, value in found.items() if name != "ref"} | {"observed": bool(found["observed"])},
+            reference=found["ref"], text=describe_reason(found["code"]).text, times=times[group],
+        )
+        for group, found in islice(last.items(), _MAX_ROWS)
+    ]  # fmt: skip
 
 
 def _sentence(context: Context, recent: Sequence[StepCount]) -> tuple[str, bool]:

@@ -28,7 +28,7 @@ _COLUMNS = (
     Column("good_bots", "Good bots", is_number=True),
     Column("campaigns", "Campaigns", is_number=True),
 )
-_NAME = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
+_NAME = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _KEPT = 60
 """Reports that are kept at most."""
 _DAY = 86_400.0
@@ -166,4 +166,5 @@ PAGE = Page(
     columns=_COLUMNS,
     actions=(Action("make", "Make a report on the ledger now.", Empty, make),),
     document=document,
+    document_names=f"^{_NAME.pattern}$",
 )

@@ -15,9 +15,9 @@ from msgspec import Meta
 
 from hedgerow.errors import HedgerowError
 from hedgerow.settings import Settings, read_settings
-from hedgerow.settings.load import is_secret, setting_origins
+from hedgerow.settings.load import START_SETTINGS, START_TABLES, is_secret, setting_origins
 from hedgerow.web.dashboard.jobs import Job, run_command
-from hedgerow.web.dashboard.page import Action, Context, Done, Page, Problem
+from hedgerow.web.dashboard.page import Action, Context, Done, Empty, Page, Problem
 from hedgerow.web.dashboard.tables import Column, TablePage, TableParameters, tabulate
 from hedgerow.web.ledger_access import ledger_of
 from hedgerow.web.paths import state_directory
@@ -29,8 +29,6 @@ _COLUMNS = (
     Column("default", "Default"),
     Column("origin", "From"),
 )
-_NEEDS_RESTART = frozenset({"admin", "state", "ledger", "directory", "serve", "traces", "proxy", "lists"})
-"""Tables whose settings a running service does not read again, or that say who may change settings."""
 _MAX_ROWS = 200
 _HIDDEN = "(set, not shown)"
 
@@ -69,9 +67,12 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class SettingsPage(TablePage[SettingRow], frozen=True):
+    """*reloads*: the service can read its file again. A middleware has to be restarted."""
+
     file: str = ""
     last: Job | None = None
     proposal: Proposal | None = None
+    reloads: bool = False
 
 
 class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,10 +82,12 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def query(context: Context, parameters: TableParameters) -> SettingsPage:
-    table = tabulate(list(_rows(context)), _COLUMNS, parameters)
+    # What somebody has set, first.
+    rows = sorted(_rows(context), key=lambda row: row.origin == "default")
+    table = tabulate(rows, _COLUMNS, parameters)
     return SettingsPage(
         table.rows, table.total, table.page, table.size, str(context.site.config or ""), context.jobs.last(JOB),
-        context.jobs.result(JOB),
+        context.jobs.result(JOB), context.site.request_reload is not None,
     )  # fmt: skip
 
 
@@ -156,8 +159,14 @@ def _changed(context: Context, change: str) -> str:
         wanted = tomllib.loads(change)
     except tomllib.TOMLDecodeError as error:
         raise Problem(422, f"This is not TOML: {error}") from None
-    if locked := sorted(_NEEDS_RESTART & wanted.keys()):
+    locked = [name for name in START_TABLES if name in wanted]
+    for table, names in START_SETTINGS.items():
+        own = wanted.get(table)
+        locked += [f"{table}.{name}" for name in names if isinstance(own, Mapping) and name in own]
+    if locked:
         raise Problem(409, f"Change {', '.join(locked)} in the settings file, and restart the service.")
+    if "site" in wanted:
+        raise Problem(409, "Change [[site]] in the settings file, and send SIGHUP.")
     document = tomlkit.parse(_text(context))
     _merge(document, wanted)
     text = tomlkit.dumps(document)
@@ -241,6 +250,15 @@ def apply(context: Context, request: Change) -> Done:
     return Done(f"{config.name} is changed and in force. {config.name}.before is the previous one.", request.change)
 
 
+def reload(context: Context, _: Empty) -> Done:
+    """Make the service read its settings, keys, models and addresses of bots again, as SIGHUP does."""
+    ask = context.site.request_reload
+    if ask is None:
+        raise Problem(409, "Restart the application: it reads its settings, keys and models at the start.")
+    ask()
+    return Done("The service reads its settings, keys, models and addresses of bots again.", "the service")
+
+
 def _write(config: Path, text: str) -> None:
     """Replace the file, with its permissions, and keep the previous one beside it."""
     new = config.with_name(f"{config.name}.new")
@@ -273,5 +291,6 @@ PAGE = Page(
     actions=(
         Action("propose", "Replay the last day with a change of the settings.", Change, propose),
         Action("apply", "Write a change that was tried into the settings file, and reload.", Change, apply),
+        Action("reload", "Read settings, keys, models and addresses of bots again.", Empty, reload),
     ),
 )

@@ -14,7 +14,7 @@ from hedgerow.challenge.prices import PriceLevel
 from hedgerow.core.address import parse_address
 from hedgerow.core.decision import Block, Decision, Evidence
 from hedgerow.core.state import ACCOUNT, CLEARANCE, prefix_key
-from hedgerow.core.visit import Visit
+from hedgerow.core.visit import READ_BY, Visit
 from hedgerow.lists.model import Listing, clean_text, parse_subject
 from hedgerow.lists.times import parse_duration
 from hedgerow.request.path_rules import GROUP
@@ -30,11 +30,12 @@ from hedgerow.web.dashboard.path_tree import (
 )
 from hedgerow.web.dashboard.visitor_search import find_visitor, visits_of
 from hedgerow.web.siblings import open_orders
-from hedgerow.web.visitor_rows import VisitorRow, row_of
+from hedgerow.web.visitor_rows import ReasonCount, VisitorRow, describe_sign, row_of
 
 _MAX_VISITS = 300
 _MAX_REASONS = 60
 _MAX_ADDRESSES = 5
+_MAX_SIGNS = 20
 _DAY = 86_400.0
 
 Name = Annotated[str, Meta(min_length=1, max_length=500, description="An address, account:NAME, a key or a reference.")]
@@ -86,7 +87,7 @@ class VisitorDetails(msgspec.Struct, frozen=True):
     """
     One visitor, from the state and its last 300 visits in the ledger.
 
-    *agents* and *addresses* have the number of visits with each. *signs* are codes of unusual headers.
+    *agents* and *addresses* have the number of visits with each. *signs* say what was unusual about how many of them.
     """
 
     visitor: str
@@ -106,7 +107,7 @@ class VisitorDetails(msgspec.Struct, frozen=True):
     addresses: dict[str, int]
     clearances: list[Clearance]
     fingerprints: dict[str, int]
-    signs: dict[str, int]
+    signs: list[ReasonCount]
     listed: list[str]
     preview: Preview
 
@@ -153,7 +154,7 @@ def query(context: Context, parameters: VisitorParameters) -> VisitorDetails:
         addresses=dict(Counter(visit.address for visit in visits).most_common(20)),
         clearances=_clearances(context, key, visits),
         fingerprints=dict(Counter(visit.fingerprint for visit in visits if visit.fingerprint).most_common(10)),
-        signs=dict(Counter(sign for visit in visits for sign in visit.anomalies).most_common(20)),
+        signs=_signs(visits),
         listed=_listed(context, key, visits),
         preview=_preview(context, key, row, entries),
     )
@@ -175,6 +176,12 @@ def _clearances(context: Context, key: str, visits: Sequence[Visit]) -> list[Cle
         for one in addresses
         if parse_address(one.partition("/")[0])
     ][:_MAX_ADDRESSES]
+
+
+def _signs(visits: Sequence[Visit]) -> list[ReasonCount]:
+    # What follows the start of such a code is different for each account.
+    codes = (READ_BY if sign.startswith(READ_BY) else sign for visit in visits for sign in visit.anomalies)
+    return [ReasonCount(code, number, describe_sign(code)) for code, number in Counter(codes).most_common(_MAX_SIGNS)]
 
 
 def _reasons(entries: Sequence[tuple[Visit, Decision]]) -> list[TimedReason]:
