@@ -43,6 +43,7 @@ def test_report_writes_summary_json_and_lists(log, tmp_path):
 
 
 def test_apply_puts_crawlers_on_the_black_list_for_a_while(log, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
     refused = run(str(log), "--apply")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "no Hedgerow has run with the directory" in str(refused.exception)
