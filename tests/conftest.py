@@ -70,7 +70,8 @@ def _nothing_of_this_machine(monkeypatch, tmp_path_factory):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
     for name in [name for name in os.environ if name.startswith("HEDGEROW__")]:
         monkeypatch.delenv(name)
-    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    for name in ("STATE_DIRECTORY", "HEDGEROW_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
     # What runs for other tests is none of this one's business.
     monkeypatch.setenv("RUNTIME_DIRECTORY", f"{os.environ['RUNTIME_DIRECTORY']}/{next(_numbers)}")
 
