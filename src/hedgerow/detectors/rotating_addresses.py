@@ -26,6 +26,7 @@ from hedgerow.core.decision import Evidence, PolicyRule
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import CLEARANCE, StateReply
 from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, UNMARKED_SITE, Marker, Visit
+from hedgerow.detectors.containment import ContainmentSettings
 from hedgerow.detectors.marker_integrity import link_use
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup
 from hedgerow.markers.token import page_digest, visitor_digest
@@ -200,8 +201,10 @@ def _build(context: DetectorContext) -> RotatingAddressesDetector | None:
     own = context.settings.table(RotatingAddressesSettings)
     if not own.enabled or not context.marks_links or context.access_log:
         return None
+    # Where pages without a clearance are unlimited, readers without JavaScript are welcome in any number.
+    clears = context.clears_silently and context.settings.table(ContainmentSettings).enabled is not False
     return RotatingAddressesDetector(
-        context.page_name, context.is_marked, links=own.links, entries=own.entries, clears=context.clears_silently
+        context.page_name, context.is_marked, links=own.links, entries=own.entries, clears=clears
     )  # fmt: skip
 
 
