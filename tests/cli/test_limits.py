@@ -81,6 +81,13 @@ def test_days_are_counted_by_who_has_a_clearance(run, ledger):
     assert list(found["asked"].values()) == [1]
 
 
+def test_who_shares_a_budget_with_others_of_its_address_was_asked(run, ledger):
+    shared = Decision("challenge", (Evidence("shared-budget", "k2-address", 1.0, "More than 300 pages."),))
+    ledger.append(Entry(visit("clearance:abc"), shared, 403))
+    ledger.close()
+    assert "1 visitors were asked" in run()[1]
+
+
 def test_who_would_have_been_affected_before_the_limits_were_in_force(run, ledger):
     """While observing every page passes, and the number of its pages shows who would not have got them."""
     observed = Decision("challenge", ASKED.evidence, observed="neutral")

@@ -181,3 +181,23 @@ def test_it_is_switched_on_by_default(text, is_there):
 def test_faults_of_the_settings_are_named(text, fault):
     with pytest.raises(Exception, match=fault):
         read_settings(f"[rotating]\n{text}\n", environment={})
+
+
+@pytest.mark.parametrize(
+    ("text", "is_on"),
+    [
+        ("", True),
+        ("[containment]\nenabled = false\n", False),
+        ("[challenge]\nsilent = false\n", False),
+        ("[rotating]\nentries = 0\n", False),
+    ],
+)
+def test_what_strangers_read_counts_where_there_is_a_budget_for_them(text, is_on):
+    gate = build_gate(settings(text), tokens=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger())
+    asked = set()
+    for n in range(400):
+        address = f"10.0.{n >> 7}.{n & 127}"
+        come = visit(address, target="/", at=START + n)
+        goes_on = visit(address, issued_to(address), target=f"/{n}", at=START + n)
+        asked |= {run_now(gate.decide(one)).code for one in (come, goes_on)}
+    assert ("plain-entries" in asked) == is_on

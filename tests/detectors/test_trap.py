@@ -9,6 +9,7 @@ from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.detectors.trap import TrapDetector
 from hedgerow.markers.token import page_digest, visitor_digest
+from hedgerow.request.browser_signs import BrowserSigns, page_hash
 
 ME, OTHER = "192.0.2.1", "198.51.100.7"
 MEMORY = StateReply(None, ())
@@ -86,6 +87,24 @@ def test_a_script_that_fetches_a_hidden_link_blocks_nobody(referrer, code, weigh
     assert (found.detector, found.code, found.weight) == ("trap-fetch", code, weight)
     (found,) = evidence(visit("clearance:00", referrer=referrer, visitor="clearance:00", **SCRIPT))
     assert (found.code, found.weight) == (code, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("referrer", "opened", "weight"),
+    [
+        ("https://example.org/", "/", 0.2),
+        ("https://example.org/", "/list", 0.0),
+        ("https://example.org/list", "/", 0.0),
+        ("", "/", 0.0),
+    ],
+)
+def test_a_script_of_the_holder_of_a_clearance_that_follows_links_from_page_to_page(referrer, opened, weight):
+    signs, holder = BrowserSigns(), "clearance:00"
+    signs.of(holder).open(page_hash("example.org", opened))
+    detect = TrapDetector(lambda _: "/list", signs)
+    fields = {"visitor": holder, "host": "example.org", "referrer": referrer}
+    (found,) = detect(visit(holder, **fields, **SCRIPT), MEMORY)
+    assert found.weight == weight
 
 
 @pytest.mark.parametrize("origin", ["same", "unknown", "cross", "none"])

@@ -625,3 +625,13 @@ def test_midnight_solves_no_challenge():
         visit = msgspec.structs.replace(VISIT, at=2 * DAY + 10)
         decision = policy.decide(visit, StateReply(None, (), 0, score), [evidence(weight, detector)]).decision
         assert (decision.action, decision.price) == ("challenge", 1)
+
+
+def test_a_rule_may_set_the_lowest_price_of_its_challenges():
+    policy = DecisionPolicy({"density": PolicyRule("challenge", 0.0, challenges_first=True, price=5)})
+    holder = msgspec.structs.replace(VISIT, visitor="clearance:ab")
+    first = policy.decide(holder, StateReply(None, ()), [evidence()]).decision
+    assert (first.action, first.price, first.owes) == ("challenge", 5, False)
+    score = VisitorScore("suspect", 1.0, holder.at, int(holder.at // DAY), challenges=5)
+    later = policy.decide(holder, StateReply(None, (), score=score), [evidence()]).decision
+    assert (later.action, later.price, later.owes) == ("challenge", 5, False)

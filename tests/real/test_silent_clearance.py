@@ -146,6 +146,18 @@ def test_a_page_in_the_background_waits(browser: Browser, site: Protect) -> None
         wait_until_cleared(page)
 
 
+def test_with_save_data_nothing_is_calculated(browser: Browser, site: Protect) -> None:
+    with tab(browser) as page:
+        page.add_init_script("Object.defineProperty(navigator, 'connection', {get: () => ({saveData: true})})")
+        watch = Watch(page.context, site.url)
+        page.goto(site.url + "/0.html")
+        wait_for("the script", lambda: page.wait_for_timeout(20) or any("/page.js" in url for url, _ in watch.answers))
+        page.wait_for_load_state("networkidle")
+        page.wait_for_timeout(300)
+        assert not any("/task" in url or "/solve.js" in url for url, _ in watch.answers)
+        assert not is_cleared(page.context)
+
+
 def test_over_plain_http(browser: Browser, site: Protect) -> None:
     """A page that came over http, from another machine, has no functions for hashes."""
     rules = "--host-resolver-rules=MAP plain.test 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"

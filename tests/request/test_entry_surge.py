@@ -27,7 +27,7 @@ def crawl(
     return pages
 
 
-@pytest.mark.parametrize(("each", "most"), [(1, 155), (3, 155), (4, 205)])
+@pytest.mark.parametrize(("each", "most"), [(1, 155), (3, 155), (4, 155), (20, 300)])
 @pytest.mark.parametrize("every", [0.01, 1.0, 5.0])
 def test_a_crawl_begins_a_surge_within_300_pages(every, each, most):
     surge = EntrySurge()
@@ -52,8 +52,58 @@ def test_visitors_that_return_begin_none():
     for n in range(2_000):
         surge.enter(f"reader {n}", page(n), START + n)
         if n % 3:
-            surge.come_back(f"reader {n}", START + n + 5)
-    assert not surge.is_on
+            surge.clear(f"reader {n}", START + n + 5)
+        assert not surge.is_on
+
+
+def test_where_browsers_obtain_no_clearance_visitors_that_go_on_begin_none():
+    surge = EntrySurge(clears=False)
+    for n in range(2_000):
+        surge.enter(f"reader {n}", page(2 * n), START + n)
+        surge.read(f"reader {n}", page(2 * n + 1), START + n + 5)
+        surge.come_back(f"reader {n}", START + n + 5)
+        assert not surge.is_on
+
+
+@pytest.mark.parametrize("each", [2, 4])
+@pytest.mark.parametrize("start", ["the home page", "a deep page"])
+def test_strangers_that_follow_a_few_links_of_their_own_begin_a_surge_within_300_pages(start, each):
+    surge, at, read = EntrySurge(), START, 0
+    while not surge.is_on:
+        visitor = f"crawler {read // each}"
+        at += 1
+        surge.enter(visitor, page(0 if start == "the home page" else read), at)
+        read += 1
+        for _ in range(each - 1):
+            at += 1
+            surge.come_back(visitor, at)
+            surge.read(visitor, page(read), at)
+            read += 1
+    assert 200 < read * (1 if start == "a deep page" else (each - 1) / each) < 300
+
+
+def test_readers_without_javascript_among_others_begin_none():
+    """Half of all: each comes to a page of its own and reads eight more."""
+    surge = EntrySurge()
+    for n in range(2_000):
+        at = START + 2 * n
+        surge.enter(f"reader {n}", page(10 * n), at)
+        surge.come_back(f"reader {n}", at)
+        if n % 2:
+            surge.clear(f"reader {n}", at + 1)
+        for number in range(1, 9):
+            surge.read(f"reader {n}", page(10 * n + number), at)
+        assert not surge.is_on
+
+
+def test_a_surge_that_begins_at_the_end_of_five_minutes_goes_on():
+    surge = EntrySurge()
+    at = crawl(surge, 200, at=START - START % 300 + 150) + START - START % 300 + 150
+    assert surge.is_on
+    for n in range(20):
+        at += 10
+        assert surge.ask(f"later {n}", at) == ""
+    assert surge.is_on
 
 
 def test_pages_by_which_people_came_do_not_count():
@@ -117,15 +167,15 @@ def test_what_is_usual_is_learned():
     for n in range(20_000):
         surge.enter(f"reader {n}", page(n), START + 4 * n)
         if n % 5 > 1:
-            surge.come_back(f"reader {n}", START + 4 * n + 1)
-    assert not surge.is_on
+            surge.clear(f"reader {n}", START + 4 * n + 1)
+        assert not surge.is_on
     assert surge.usual > 100
     assert surge.limit > 300
 
 
 @examples(50)
 @given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(0, 300), st.floats(-50, 700)), max_size=400)
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60), st.integers(0, 300), st.floats(-50, 700)), max_size=400)
 )
 def test_the_count_never_falls_below_zero_and_times_may_come_in_any_order(steps):
     surge, at = EntrySurge(20), START
@@ -137,9 +187,13 @@ def test_the_count_never_falls_below_zero_and_times_may_come_in_any_order(steps)
             surge.come_back(str(visitor), at)
         elif what == 2:
             surge.ask(str(visitor), at)
+        elif what == 3:
+            surge.clear(str(visitor), at)
+        elif what == 4:
+            surge.read(str(visitor), page(where), at)
         else:
             surge.meet(page(where))
-        assert surge.count >= 0
+        assert min(surge.count, surge.read_count) >= 0
         assert surge.limit >= 20
 
 

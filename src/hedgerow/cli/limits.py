@@ -31,7 +31,7 @@ from hedgerow.web.ledger_access import open_ledger
 from hedgerow.web.visitor_rows import gateways_among
 
 _COLUMNS = ("at", "visitor", "kind", "action", "code", "signs", "bot")
-_BUDGET_CODES = frozenset({"k1", "k2", "k1-scripts", "k2-scripts", "k1-network"})
+_BUDGET_CODES = frozenset({"k1", "k2", "k1-scripts", "k2-scripts", "k1-network", "k2-address"})
 _SHOWN = (0.5, 0.9, 0.99, SHARE)
 
 

@@ -85,6 +85,7 @@ class PolicyRule(msgspec.Struct, frozen=True):
     evidence are remembered as an address that the visitor requested without a marker. Where nobody is blocked,
     *retry_after* is how many seconds a declined client is asked to wait, and *adds* what the visit adds to its score.
     With *challenges_first* the visitor is challenged as often as the policy allows in a day, before the rule applies.
+    *price* is the lowest price of such a challenge.
     """
 
     action: Action
@@ -94,6 +95,7 @@ class PolicyRule(msgspec.Struct, frozen=True):
     retry_after: float = 0.0
     adds: float = 0.0
     challenges_first: bool = False
+    price: int = 0
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -6,8 +6,10 @@ of somebody else and holds no clearance gets pages of the next generation. Peopl
 their own. A crew hands links on again and again, and divides the links of a page among its addresses. Such visitors
 must obtain a clearance before the page. A browser with JavaScript does so by itself, and nobody is blocked.
 
-A crew that removes all marks leaves no chain. Only the site as a whole notices it: ever new pages are requested without
-a mark, by visitors that never return. Then every visitor without a clearance must obtain one until it is over.
+A crew that removes all marks leaves no chain, and neither does one that comes to a page with each address and goes on
+by a few links of that page. Only the site as a whole notices them: ever new pages are requested without a mark by
+visitors that never return, or ever new pages are read by visitors that obtain no clearance. Then every visitor without
+a clearance must obtain one until it is over.
 
 Programs are left alone: they get pages without marks, and their headers tell them from browsers.
 """
@@ -24,6 +26,7 @@ from hedgerow.core.decision import Evidence, PolicyRule
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import CLEARANCE, StateReply
 from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, UNMARKED_SITE, Marker, Visit
+from hedgerow.detectors.containment import ContainmentSettings
 from hedgerow.detectors.marker_integrity import link_use
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup
 from hedgerow.markers.token import page_digest, visitor_digest
@@ -56,7 +59,8 @@ _MOVING = EvidenceCode(
 _SURGE = EvidenceCode(
     "rotation", "plain-entries", 1.0,
     "Many addresses are reading this site page by page just now. Visitors without a clearance need one.",
-    "The whole site has far more entries to new pages than usual, by visitors that do not return. It ends by itself.",
+    "The whole site has far more entries to new pages than usual, by visitors that do not return; or most visitors "
+    "obtain no clearance, and read far more new pages than usual. It ends by itself.",
 )  # fmt: skip
 ROTATION_CODES = frozenset({code.code for code in (_HANDED_ON, _DIVIDED, _MOVING, _SURGE)})
 """The codes of all evidence of rotating addresses."""
@@ -91,7 +95,8 @@ class RotatingAddressesDetector:
     """
     Gives evidence of rotating addresses. *page_name* turns the digest of a page into its path, or into "".
 
-    *is_marked* tells whether links to a target are marked. What it remembers is that of this process.
+    *is_marked* tells whether links to a target are marked. *clears*: browsers obtain a clearance by themselves. What it
+    remembers is that of this process.
     """
 
     def __init__(
@@ -101,11 +106,12 @@ class RotatingAddressesDetector:
         *,
         links: int = _ALLOWED_LINKS,
         entries: int = FLOOR,
+        clears: bool = True,
     ) -> None:
         self._page_name = page_name
         self._is_marked = is_marked
         self._uses = LinkUses(links)
-        self.surge = EntrySurge(entries) if entries else None
+        self.surge = EntrySurge(entries, clears=clears) if entries else None
 
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one shape
         if ELSEWHERE in visit.anomalies:
@@ -133,6 +139,8 @@ class RotatingAddressesDetector:
             return self._judge_division(visit, marker)
         if use in {"own", "neighbour"} and self.surge is not None:
             self.surge.come_back(visit.prefix, visit.at)
+            if BY_SCRIPT not in visit.anomalies:
+                self._tell(self.surge.read(visit.prefix, page_digest(visit.target), visit.at))
         return ()
 
     def _judge_division(self, visit: Visit, marker: Marker) -> Sequence[Evidence]:
@@ -157,7 +165,7 @@ class RotatingAddressesDetector:
         """Learn from a visitor with a clearance or an account: by which pages and links people come."""
         surge = self.surge
         if surge is not None:
-            surge.come_back(visit.prefix, visit.at)
+            surge.clear(visit.prefix, visit.at)
         if visit.kind != "page" or not visit.visitor.startswith(CLEARANCE):
             return
         self._uses.clear(visitor_digest(visit.prefix))
@@ -172,14 +180,14 @@ class RotatingAddressesDetector:
         """Learn that the visitor of *visit* obtained a clearance: it is no stranger any more."""
         self._uses.clear(visitor_digest(visit.prefix))
         if self.surge is not None:
-            self.surge.come_back(visit.prefix, visit.at)
+            self.surge.clear(visit.prefix, visit.at)
 
     def _tell(self, change: Change) -> None:
         if change == "began" and self.surge is not None:
             log.warning(
-                "the site is being read from many addresses, page by page and without marked links: about %d pages. "
+                "the site is being read from many addresses, page by page: about %d pages. "
                 "Visitors without a clearance are asked for one until it is over",
-                self.surge.count,
+                max(self.surge.count, self.surge.read_count),
             )
         elif change == "ended":
             log.warning("the reading from many addresses is over: visitors without a clearance are not asked any more")
@@ -193,7 +201,11 @@ def _build(context: DetectorContext) -> RotatingAddressesDetector | None:
     own = context.settings.table(RotatingAddressesSettings)
     if not own.enabled or not context.marks_links or context.access_log:
         return None
-    return RotatingAddressesDetector(context.page_name, context.is_marked, links=own.links, entries=own.entries)
+    # Where pages without a clearance are unlimited, readers without JavaScript are welcome in any number.
+    clears = context.clears_silently and context.settings.table(ContainmentSettings).enabled is not False
+    return RotatingAddressesDetector(
+        context.page_name, context.is_marked, links=own.links, entries=own.entries, clears=clears
+    )  # fmt: skip
 
 
 DETECTOR = DetectorSpec(

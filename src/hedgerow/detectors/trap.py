@@ -10,8 +10,9 @@ Only a navigation counts, and a request that does not say what it is. A script m
 runs in, to have the next page ready. A browser says so (`Sec-Fetch-*`, `Sec-Purpose`). Then there is no page, nobody is
 blocked, and the evidence is next to nothing. A crawler that calls itself such a script gains little. A script fetches
 links of the page that it runs in, which the browser names as the referrer. One that fetches hidden links of other pages
-follows links from page to page: after two of them it is a suspect, and is challenged. For a visitor who solved a
-challenge all this weighs nothing.
+follows links from page to page: after two of them it is a suspect, and is challenged. For a visitor with a clearance,
+whose scripts may show parts of other pages, it takes five, and only those count that were on pages which its browser
+has not opened lately.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from hedgerow.core.decision import BlockResponse, Evidence, PolicyRule
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import CLEARANCE, StateReply
 from hedgerow.core.visit import HIDDEN_KINDS, NO_NAVIGATION, Visit
+from hedgerow.detectors.driven_browser import SignsSettings
 from hedgerow.detectors.robots_reader import is_disallowed
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup, SettingsTables
 from hedgerow.markers.rules import Placement
 from hedgerow.markers.token import page_digest, visitor_digest
+from hedgerow.request.browser_signs import BrowserSigns, page_hash
 from hedgerow.request.header_anomalies import is_browser
 
 _OWN = EvidenceCode(
@@ -51,12 +54,15 @@ _PREFETCHED = EvidenceCode(
 _FETCHED = EvidenceCode(
     "trap-fetch", "trap-fetched", 0.005, "A script fetched a hidden link of {where}.",
     "`Sec-Fetch-*` says that a script of the page fetches the link, or that the page embeds it. Answered with 404; "
-    "nobody is blocked. It weighs 0 for a visitor who solved a challenge.",
+    "nobody is blocked. It weighs 0 for a visitor with a clearance.",
 )  # fmt: skip
 _FETCHED_ELSEWHERE = EvidenceCode(
     "trap-fetch", "trap-fetched-elsewhere", 0.5, "A script fetched a hidden link of {where}, and runs elsewhere.",
-    "The same, and the referrer is not the page with the hidden link: the script follows links from page to page.",
+    "The same, and the referrer is not the page with the hidden link: the script follows links from page to page. It "
+    "weighs 0.2 for a visitor with a clearance, and 0 if its browser names no page or has opened that page lately.",
 )  # fmt: skip
+
+_OF_HOLDER = 0.2
 
 
 class TrapSettings(Table, frozen=True):
@@ -92,10 +98,15 @@ class TrapSettings(Table, frozen=True):
 
 
 class TrapDetector:
-    """Gives evidence of hidden links. *page_name* turns the digest of a page into its path, or into ""."""
+    """
+    Gives evidence of hidden links. *page_name* turns the digest of a page into its path, or into "".
 
-    def __init__(self, page_name: Callable[[bytes], str]) -> None:
+    *signs* has the pages that browsers have opened lately; None: they are not known.
+    """
+
+    def __init__(self, page_name: Callable[[bytes], str], signs: BrowserSigns | None = None) -> None:
         self._page_name = page_name
+        self._signs = signs
 
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
         marker = visit.marker
@@ -109,15 +120,29 @@ class TrapDetector:
         if marker.issued_to == visitor_digest(visit.visitor) and not is_led:
             if NO_NAVIGATION not in visit.anomalies:
                 return (_OWN.evidence(where=where),)
-            code = _FETCHED if page_digest(visit.referring_target) == marker.parent else _FETCHED_ELSEWHERE
-            return (code.evidence(where=where, weight=0.0 if visit.visitor.startswith(CLEARANCE) else None),)
+            runs_in = visit.referring_target
+            code = _FETCHED if page_digest(runs_in) == marker.parent else _FETCHED_ELSEWHERE
+            if not visit.visitor.startswith(CLEARANCE):
+                return (code.evidence(where=where),)
+            follows = code is _FETCHED_ELSEWHERE and runs_in != "" and page != "" and not self._has_opened(visit, page)
+            return (code.evidence(where=where, weight=_OF_HOLDER if follows else 0.0),)
         if visit.origin == "cross":
             return (_EMBEDDED.evidence(where=where),)
         return (_OF_ANOTHER.evidence(where=where),)
 
+    def _has_opened(self, visit: Visit, page: str) -> bool:
+        """Return whether a window of the visitor has opened *page* lately, as far as that is known."""
+        if self._signs is None:
+            return True
+        known = self._signs.find(visit.visitor)
+        return known is not None and page_hash(visit.host, page) in known.pages
+
 
 def _build(context: DetectorContext) -> TrapDetector | None:
-    return TrapDetector(context.page_name) if context.settings.table(TrapSettings).enabled else None
+    if not context.settings.table(TrapSettings).enabled:
+        return None
+    knows_pages = context.marks_links and context.settings.table(SignsSettings).enabled
+    return TrapDetector(context.page_name, context.browser_signs if knows_pages else None)
 
 
 def _rule(settings: SettingsTables) -> PolicyRule:

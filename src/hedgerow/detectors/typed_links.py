@@ -16,7 +16,7 @@ from hedgerow.core.visit import Visit
 from hedgerow.detectors.driven_browser import SignsSettings
 from hedgerow.detectors.marker_integrity import link_use
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup
-from hedgerow.request.browser_signs import TYPED_LINKS, BrowserSigns, is_page_view
+from hedgerow.request.browser_signs import TYPED_LINKS, BrowserSigns, is_page_view, page_hash
 
 _TYPED = EvidenceCode(
     "typed-links", TYPED_LINKS, 0.4, "Opens links of its last pages as if their addresses had been typed.",
@@ -40,7 +40,7 @@ class TypedLinksDetector:
             return ()
         known = self._signs.of(visit.visitor)
         is_recent, known.at = visit.at - known.at < _MOMENTS, visit.at
-        if known.open(hash((visit.host, visit.target))):
+        if known.open(page_hash(visit.host, visit.target)):
             is_typed = is_recent and visit.origin == "none" and link_use(visit) == "own"
             known.typed = known.typed << 1 & _LAST | is_typed
             known.set(TYPED_LINKS, holds=known.typed.bit_count() >= _MANY)

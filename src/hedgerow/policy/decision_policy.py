@@ -272,15 +272,17 @@ class DecisionPolicy:
         rule = self._rules.get(heaviest.detector, _UNDECLARED)
         score = memory.score
         if rule.challenges_first and (change := self._first_challenge(visit, score, heaviest)) is not None:
-            return Outcome(Decision("challenge", tuple(evidence), change=change, price=self._price(visit, score)))
-        if rule.action == "challenge" and self._silent(visit) >= self._price(visit, score):
+            price = max(rule.price, self._price(visit, score))
+            return Outcome(Decision("challenge", tuple(evidence), change=change, price=price))
+        if rule.action == "challenge" and self._silent(visit) >= max(rule.price, self._price(visit, score)):
             change = self._first_challenge(visit, score, heaviest)
             if change is not None:
                 return self._silently(visit, evidence, change, updated_score(score, change), self._price(visit, score))
         if not rule.block_for:
             # Only this visit is declined.
             change = self._change(visit, [heaviest], rule.adds) if rule.adds else None
-            return Outcome(Decision(rule.action, tuple(evidence), visit.at + rule.retry_after, change))
+            decision = Decision(rule.action, tuple(evidence), visit.at + rule.retry_after, change, price=rule.price)
+            return Outcome(decision)
         key = heaviest.key or visit.visitor
         if visit.visitor != visit.prefix and key == visit.visitor and memory.strikes + 1 >= self._strikes:
             key = prefix_key(visit.prefix)

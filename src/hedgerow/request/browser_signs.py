@@ -155,6 +155,11 @@ class BrowserSigns:
         return known
 
 
+def page_hash(host: str, target: str) -> int:
+    """Return the number by which `VisitorSigns.pages` has a page."""
+    return hash((host, target))
+
+
 _NO_VIEW = frozenset({BY_SCRIPT, BY_PROGRAM, ELSEWHERE})
 
 

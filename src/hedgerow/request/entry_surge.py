@@ -7,7 +7,13 @@ obtains a clearance, or they follow a link of the page. So what counts are entri
 returned, and only as long as their visitors have not.
 
 The count of such entries halves every hour. If it is far above the usual count of this site, and most of those visitors
-have not returned, there is a surge: every visitor without a clearance has to obtain one. The surge ends by itself,
+have not returned, there is a surge: every visitor without a clearance has to obtain one.
+
+Such a crawler may also follow a few links of the page that it came to, from the same address. So there is a second
+count, of the new pages that strangers read, by links of their own as well, until they have a clearance. It needs to be
+higher, and most of all strangers must be without a clearance: browsers with JavaScript obtain one within seconds.
+
+The surge ends by itself,
 after five minutes in which few came who did not obtain one, or in which most did. In the latter case people came, and
 more of them are usual from then on.
 
@@ -21,6 +27,10 @@ from typing import Literal
 
 FLOOR = 150
 """Entries that are usual on any site."""
+_READ_FLOOR = 1.5
+"""How many times as many pages strangers may read by links of their own."""
+_MOST_READ = 4
+"""Pages of one stranger that count as read."""
 
 _HALF_LIFE = 3600.0
 _SLOT = 300.0
@@ -30,7 +40,7 @@ _FAR_ABOVE = 3.0
 _MOST_RETURN = 0.25
 _HALF = 0.5
 _QUIET = 0.1
-_MOST_EACH = 3
+_MOST_EACH = 12
 _MOST_VISITORS = 20_000
 _BLOOM_BITS = 20
 _BLOOM_PAGES = 50_000
@@ -76,33 +86,48 @@ class PageFilter:
 class _Stranger:
     """A visitor without a clearance that came without a marked link."""
 
-    __slots__ = ("asked_in", "at", "has_returned", "pages")
+    __slots__ = ("asked_in", "at", "came_at", "has_returned", "is_cleared", "pages", "read", "read_at")
 
-    def __init__(self) -> None:
+    def __init__(self, at: float) -> None:
         self.at = 0.0
+        self.came_at = at
+        self.read_at = at
+        self.read = 0
+        self.is_cleared = False
         self.pages: tuple[bytes, ...] = ()
         self.asked_in = -1
         self.has_returned = False
 
 
 class EntrySurge:
-    """Counts entries of strangers, and tells whether there is a surge. Times need not be in order."""
+    """
+    Counts entries of strangers, and tells whether there is a surge. Times need not be in order.
 
-    def __init__(self, floor: float = FLOOR) -> None:
+    Without *clears* browsers obtain no clearance by themselves: then what strangers read is not counted.
+    """
+
+    def __init__(self, floor: float = FLOOR, *, clears: bool = True) -> None:
         self._floor = floor
+        self._clears = clears
         self._quiet = _QUIET * floor
         self.is_on = False
         self.count = 0.0
         """Entries of strangers to new pages, of those that have not returned."""
         self._all = 0.0
+        self.read_count = 0.0
+        """New pages that strangers have read, of those that have not obtained a clearance."""
+        self._strangers_came = self._uncleared = 0.0
         self._at = 0.0
         self.usual = 0.0
         """The usual *count* of this site."""
+        self._usually_read = 0.0
         self._known = PageFilter()
+        self._read = PageFilter()
         self._counted = PageFilter()
         self._strangers: dict[str, _Stranger] = {}
         self._older: dict[str, _Stranger] = {}
         self._slot = 0
+        self._began = 0.0
         self._asked = self._unsolved = 0
 
     @property
@@ -115,25 +140,58 @@ class EntrySurge:
         """The count from which on there is a surge."""
         return max(self._floor, _FAR_ABOVE * self.usual)
 
+    @property
+    def _is_unusually_read(self) -> bool:
+        """Whether most of the strangers that came have not obtained a clearance."""
+        return self._uncleared > (1 - _MOST_RETURN) * self._strangers_came
+
+    @property
+    def read_limit(self) -> float:
+        """The count of pages that strangers have read from which on there is a surge."""
+        return max(_READ_FLOOR * self._floor, _FAR_ABOVE * self._usually_read)
+
     def enter(self, visitor: str, page: bytes, at: float) -> Change:
         """Record that a visitor without a clearance comes to *page* without a marked link."""
         change = self._advance(at)
-        stranger = self._stranger(visitor)
+        stranger = self._stranger(visitor, at)
+        change = self._count_read(stranger, page, at) or change
         if stranger.has_returned or len(stranger.pages) >= _MOST_EACH or page in self._counted or page in self._known:
             return change
         self._counted.add(page)
         stranger.at, stranger.pages = at, (*stranger.pages, page)
         self.count += 1
         self._all += 1
-        if not self.is_on and self.count >= self.limit and self._is_unusual:
-            self.is_on, self._asked, self._unsolved = True, 0, 0
-            return "began"
+        if self.count >= self.limit and self._is_unusual:
+            return self._begin() or change
         return change
+
+    def read(self, visitor: str, page: bytes, at: float) -> Change:
+        """Record that a visitor without a clearance reads *page* by a link of its own."""
+        change = self._advance(at)
+        stranger = self._find(visitor)
+        return (self._count_read(stranger, page, at) if stranger is not None else "") or change
+
+    def _count_read(self, stranger: _Stranger, page: bytes, at: float) -> Change:
+        is_new = page not in self._read and page not in self._known
+        if not self._clears or stranger.is_cleared or stranger.read >= _MOST_READ or not is_new:
+            return ""
+        self._read.add(page)
+        stranger.read += 1
+        stranger.read_at = at
+        self.read_count += 1
+        return self._begin() if self.read_count >= self.read_limit and self._is_unusually_read else ""
+
+    def _begin(self) -> Change:
+        if self.is_on:
+            return ""
+        self.is_on, self._asked, self._unsolved = True, 0, 0
+        self._began = self._at
+        return "began"
 
     def ask(self, visitor: str, at: float) -> Change:
         """Record that a visitor is asked for a clearance because of the surge."""
         change = self._advance(at)
-        stranger = self._stranger(visitor)
+        stranger = self._stranger(visitor, at)
         if stranger.asked_in != self._slot:
             stranger.asked_in = self._slot
             self._asked += 1
@@ -141,17 +199,28 @@ class EntrySurge:
         return change
 
     def come_back(self, visitor: str, at: float) -> None:
-        """Record that a visitor has a clearance, or follows a link of its own."""
+        """Record that a visitor follows a link of its own."""
         stranger = self._find(visitor)
         if stranger is None or stranger.has_returned:
             return
         stranger.has_returned = True
         self._decay(at)
-        self.count = max(0.0, self.count - len(stranger.pages) * math.exp2(-max(0.0, at - stranger.at) / _HALF_LIFE))
+        self.count = max(0.0, self.count - len(stranger.pages) * _left(stranger.at, at))
         if stranger.asked_in == self._slot:
             self._unsolved -= 1
         for page in stranger.pages:
             self._known.add(page)
+
+    def clear(self, visitor: str, at: float) -> None:
+        """Record that a visitor has a clearance."""
+        self.come_back(visitor, at)
+        stranger = self._find(visitor)
+        if stranger is None or stranger.is_cleared:
+            return
+        stranger.is_cleared = True
+        self._decay(at)
+        self.read_count = max(0.0, self.read_count - stranger.read * _left(stranger.read_at, at))
+        self._uncleared = max(0.0, self._uncleared - _left(stranger.came_at, at))
 
     def meet(self, page: bytes) -> None:
         """Record that a person comes by *page* without a marked link."""
@@ -161,10 +230,12 @@ class EntrySurge:
     def _find(self, visitor: str) -> _Stranger | None:
         return self._strangers.get(visitor) or self._older.get(visitor)
 
-    def _stranger(self, visitor: str) -> _Stranger:
+    def _stranger(self, visitor: str, at: float) -> _Stranger:
         stranger = self._find(visitor)
         if stranger is None:
-            stranger = self._strangers[visitor] = _Stranger()
+            stranger = self._strangers[visitor] = _Stranger(at)
+            self._strangers_came += 1
+            self._uncleared += 1
             if len(self._strangers) >= _MOST_VISITORS:
                 self._strangers, self._older = {}, self._strangers
         return stranger
@@ -174,6 +245,9 @@ class EntrySurge:
             factor = math.exp2((self._at - at) / _HALF_LIFE)
             self.count *= factor
             self._all *= factor
+            self.read_count *= factor
+            self._strangers_came *= factor
+            self._uncleared *= factor
             self._at = at
 
     def _advance(self, at: float) -> Change:
@@ -185,18 +259,31 @@ class EntrySurge:
         if slot <= self._slot:
             return ""
         passed = slot - self._slot
+        if self.is_on and passed == 1 and at - self._began < _SLOT:
+            # It began just before: too few were asked to tell anything.
+            self._slot = slot
+            return ""
         asked, unsolved = (self._asked, self._unsolved) if passed == 1 else (0, 0)
         self._slot, self._asked, self._unsolved = slot, 0, 0
         if not self.is_on:
-            if self._is_unusual:
-                # A slow crawler must not become usual.
-                return ""
-            self.usual += (self.count - self.usual) * (1 - math.exp(-min(passed, 12) * _SLOT / _LEARNED_IN))
+            # A slow crawler must not become usual.
+            learned = 1 - math.exp(-min(passed, 12) * _SLOT / _LEARNED_IN)
+            if not self._is_unusual:
+                self.usual += (self.count - self.usual) * learned
+            if not self._is_unusually_read:
+                self._usually_read += (self.read_count - self._usually_read) * learned
             return ""
         were_people = asked >= self._quiet and unsolved < _HALF * asked
         if unsolved >= self._quiet and not were_people:
             return ""
         if were_people:
             self.usual = max(self.usual, 2 * self.limit / _FAR_ABOVE)
+            self._usually_read = max(self._usually_read, 2 * self.read_limit / _FAR_ABOVE)
         self.is_on, self.count, self._all = False, 0.0, 0.0
+        self.read_count = self._strangers_came = self._uncleared = 0.0
         return "ended"
+
+
+def _left(since: float, at: float) -> float:
+    """Return how much is left at *at* of one that was counted at *since*."""
+    return math.exp2(-max(0.0, at - since) / _HALF_LIFE)
