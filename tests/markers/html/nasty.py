@@ -23,6 +23,7 @@ ATTRIBUTES = [
     b"<p title = '</script>'>", b'<p title="-->"/>', b"<p/title='</a>'/>", b'<img alt="<!--">',
     b"<p a='\"' b=\"'></a>\">", b'<p title="a>b" <script>', b"<p x=/>", b"<p x=a/b>", b'<p title="\0</a>">',
     b'<p title="a', b"<p title='", b"<p a=", b"<p a = ", b"<p", b"</p", b"<p a='x'\t/", b"</p title='</a>'>",
+    b'<p"x="></a>">', b'<p x"y="></a>">', b'<p x=a=" y="></a>">', b'<p ="x y="></a>">', b"<p='x y='></a>'>",
 ]  # fmt: skip
 COMMENTS = [
     b"<!-- c -->", b"<!-- </a> -->", b"<!-->", b"<!--->", b"<!---->", b"<!-- --!>", b"<!-- a--b -->", b"<!--", b"<!-",

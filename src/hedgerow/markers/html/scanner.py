@@ -101,11 +101,16 @@ def _with(tag: bytes, attribute: bytes) -> bytes:
 
 # The end of a link, the white space after it, and whether an end tag or another link follows; or a link with its
 # target, and also with its end where it holds only text; or any other relevant tag; or, as most links are, one that has
-# a target and a text and nothing else. The last comes first. Or else a "<" that begins no simple tag: one whose quoted
-# values have neither "<" nor ">" in them.
+# a target and a text and nothing else. The last comes first. Or else a "<" that begins no simple tag: one with quotes
+# only around values, and with neither "<" nor ">" in these.
 _LINK_END = rb"(/[aA]" + _WS + rb"*+>)" + _WS + rb"*+(?:(?=(</))|(?=(<[aA][\t\n\f\r />])))?+"
 _LINK = _with(b"a", b"href") + rb"()(?:[^<]*+<" + _LINK_END + rb")?+"
-_SIMPLE = rb"[^<>\"']*+(?:(?:\"[^\"<>]*+\"|'[^'<>]*+')[^<>\"']*+)*+>"
+# Anywhere else a quote is part of a name, and the next one may open a value that goes on behind the next ">".
+_SIMPLE_NAME = rb"[^\t\n\f\r />\"'=<]++"
+_SIMPLE = (
+    rb"/?+" + _SIMPLE_NAME + rb"(?:[\t\n\f\r /]++" + _SIMPLE_NAME
+    + rb"(?:=(?:\"[^\"<>]*+\"|'[^'<>]*+'|[^\t\n\f\r >\"'<]++))?+)*+[\t\n\f\r /]*+>"
+)  # fmt: skip
 _PLAIN_LINK = rb"a href=\"([^\"<>&]++)\">[^<]*+<" + _LINK_END
 _TOKEN = re.compile(
     rb"<(?:" + _MAY_BE_RELEVANT + _NEVER_RELEVANT
