@@ -1,21 +1,20 @@
 """
-Whether a site is being read without marked links, one page for each address.
+Whether a site is being read from many addresses, with a page or a few for each.
 
-Such a crawler comes to ever new pages, each once, and never returns. People come without a marked link, too: from
-search engines, bookmarks and messages. But they come to the same pages again and again, and they return: their browser
-obtains a clearance, or they follow a link of the page. So what counts are entries to pages by which nobody has come who
-returned, and only as long as their visitors have not.
+A crawler that removes the marks from links comes to ever new pages, each once, and never returns. People come without a
+marked link, too: from search engines, bookmarks and messages. But they come to the same pages again and again, and they
+return: their browser obtains a clearance, or they follow a link of the page. So what counts are entries to pages by
+which nobody has come who returned, and only as long as their visitors have not.
 
 The count of such entries halves every hour. If it is far above the usual count of this site, and most of those visitors
 have not returned, there is a surge: every visitor without a clearance has to obtain one.
 
-Such a crawler may also follow a few links of the page that it came to, from the same address. So there is a second
-count, of the new pages that strangers read, by links of their own as well, until they have a clearance. It needs to be
-higher, and most of all strangers must be without a clearance: browsers with JavaScript obtain one within seconds.
+A crawler may also follow a few links of the page that it came to, from the same address. So there is a second count, of
+the new pages that strangers read, by links of their own as well, until they have a clearance. It needs to be higher,
+and most of all strangers must be without a clearance: browsers with JavaScript obtain one within seconds.
 
-The surge ends by itself,
-after five minutes in which few came who did not obtain one, or in which most did. In the latter case people came, and
-more of them are usual from then on.
+The surge ends by itself, after five minutes in which few came who did not obtain one, or in which most did. In the
+latter case people came, and more of them are usual from then on.
 
 Everything is bounded: the visitors and pages of about an hour, and Bloom filters of the pages by which people come.
 """
