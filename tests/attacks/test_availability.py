@@ -284,6 +284,28 @@ def test_the_server_refuses_with_503_and_serves_again_when_there_is_room(monkeyp
     assert run(main()).startswith(b"HTTP/1.1 200 ")
 
 
+def test_heads_that_never_end_give_way_to_others(monkeypatch):
+    """Slowloris with as many connections as there may be: for ten seconds at a time nobody else was served."""
+
+    async def main():
+        limits = ServerLimits(connections=20, connections_per_address=1000, head_timeout=60.0)
+        last = GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        async with serving(hello, limits, monkeypatch) as (server, port):
+            with ExitStack() as stack:
+                slow = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(20)]
+                async with asyncio.timeout(PATIENCE):
+                    for client in slow:
+                        client.sendall(b"GET / HTTP/1.1\r\n")
+                    while len(server.server_state.connections) < 20:
+                        await asyncio.sleep(0.01)
+                    while not (answer := await ask(port, last)).startswith(b"HTTP/1.1 200 "):
+                        assert answer.startswith(b"HTTP/1.1 503 ")
+                        await asyncio.sleep(0.1)
+                    return len(server.server_state.connections)
+
+    assert run(main()) < 20
+
+
 def test_new_connections_are_not_accepted_one_by_one(monkeypatch):
     """Our own: a turn of the event loop accepted one connection, and under floods a turn takes long: people waited."""
 

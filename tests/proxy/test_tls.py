@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -149,6 +149,24 @@ def test_files_that_vanish_for_a_moment_change_nothing(tmp_path: Path) -> None:
     assert not certificate.reload_if_changed()
     (tmp_path / "away").rename(tmp_path / "site.key")
     assert certificate.reload_if_changed()
+
+
+def test_handshakes_that_never_end_give_way_to_others(tmp_path: Path) -> None:
+    with running(tmp_path, ServerLimits(connections=5, head_timeout=60.0)) as server, ExitStack() as stack:
+        for _ in range(5):
+            stack.enter_context(server.connect())
+        until(lambda: len(server.state.connections) == 5)
+
+        def is_served() -> bool:
+            try:
+                with server.secure() as client:
+                    client.sendall(get())
+                    return rest(client).startswith(b"HTTP/1.1 200 ")
+            except OSError:
+                return False
+
+        assert not is_served()
+        until(is_served)
 
 
 def test_old_versions_of_tls_are_refused(tmp_path: Path, server: TlsServer) -> None:

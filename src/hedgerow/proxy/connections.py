@@ -20,7 +20,7 @@ _CLOSED_AT_ONCE = 1 / 16
 
 class Connection(Protocol):
     idle_since: float
-    """Since when it waits for a request, infinite while it has one."""
+    """Since when it waits for a request, for the rest of a request's head or of a handshake; infinite otherwise."""
 
     def close_idle(self) -> None: ...
 
@@ -29,8 +29,9 @@ class Connections:
     """
     The connections of one server: at most *most*, and *most_per_address* of one IPv4 address or IPv6 /64.
 
-    Browsers keep connections open that they may need again. So where there is no room, the one that has been idle for
-    the longest is closed for a new one, and only where none is idle the new one is refused. Peers that *trusts* names
+    Browsers keep connections open that they may need again, and attackers send heads that never end. So where there is
+    no room, the one that has been idle for the longest is closed for a new one: it waits for a request, or for more than
+    a second for the rest of one. Only where none is idle the new one is refused. Peers that *trusts* names
     are proxies for many clients, and have no limit of their own. *refused* counts what was refused, by reason.
     """
 

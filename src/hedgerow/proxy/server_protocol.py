@@ -196,7 +196,8 @@ class ServerProtocol(HttpToolsProtocol):
         self._complete = False
         self._in_head = True
         self._deadline_set = False
-        self.idle_since = inf
+        if next(self._unfinished(), None) is None:
+            self.idle_since = self.loop.time()
         self._body_since = 0.0
         self._hosts = 0
         self._transfer_encoding = b""
@@ -229,6 +230,7 @@ class ServerProtocol(HttpToolsProtocol):
             self._check_header(name, value)
 
     def on_headers_complete(self) -> None:
+        self.idle_since = inf
         version = self.parser.get_http_version()
         method = self.parser.get_method().decode("ascii")
         if self._hosts != 1 or version != "1.1" or self._transfer_encoding or method == "CONNECT":
@@ -280,7 +282,7 @@ class ServerProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def close_idle(self) -> None:
-        """Close the connection, which waits for a request, to make room for another."""
+        """Close the connection, which waits for a request or the rest of its head, to make room for another."""
         self.transport.close()
 
     def _await_request(self) -> None:

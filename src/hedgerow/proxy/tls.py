@@ -185,8 +185,6 @@ class _Started:
 class TlsHandshake(asyncio.Protocol):
     """A connection whose handshake is not complete. Bytes that arrive right behind it are kept for the server."""
 
-    idle_since = inf
-
     def __init__(
         self, *args: Any, certificate: Certificate, limits: ServerLimits, admission: Connections, **kwargs: Any
     ) -> None:
@@ -199,10 +197,12 @@ class TlsHandshake(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._ended = False
+        self.idle_since = inf
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         loop = asyncio.get_running_loop()
+        self.idle_since = loop.time()
         peer = transport.get_extra_info("peername")
         if not self._admission.admit(self, peer[0] if peer else "", loop.time()):
             # Without a handshake there is nothing that the client could read.
@@ -231,7 +231,8 @@ class TlsHandshake(asyncio.Protocol):
             self._transport.abort()
 
     def close_idle(self) -> None:
-        """Do nothing: a handshake is never idle."""
+        """End a handshake that takes long, to make room for another connection."""
+        self.shutdown()
 
     def _leave(self) -> None:
         self._ended = True
