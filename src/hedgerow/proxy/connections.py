@@ -30,8 +30,8 @@ class Connections:
     The connections of one server: at most *most*, and *most_per_address* of one IPv4 address or IPv6 /64.
 
     Browsers keep connections open that they may need again, and attackers send heads that never end. So where there is
-    no room, the one that has been idle for the longest is closed for a new one: it waits for a request, or for more than
-    a second for the rest of one. Only where none is idle the new one is refused. Peers that *trusts* names
+    no room, the one that has been idle for the longest is closed for a new one: it waits for a request, or for more
+    than a second for the rest of one. Only where none is idle the new one is refused. Peers that *trusts* names
     are proxies for many clients, and have no limit of their own. *refused* counts what was refused, by reason.
     """
 
