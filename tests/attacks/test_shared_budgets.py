@@ -74,6 +74,13 @@ def test_a_script_that_fetches_every_link_of_the_site_is_stopped():
     assert fetched(crawler, "/other", 2_000) <= 100
 
 
+def test_a_script_that_follows_the_links_of_what_it_fetches_has_the_budget_of_a_reader():
+    """Our own: what scripts fetch had a budget of its own, five times as large."""
+    crawler = Browser(site("[containment]\nk2 = 40\n[traps]\nenabled = false\n"))
+    crawler.read("/start")
+    assert fetched(crawler, "/other", 400) <= 80
+
+
 def test_a_script_that_fetches_every_link_of_its_page_disturbs_nobody():
     """The other side, also where the browser names no page as the referrer but the site."""
     reader = Browser(site())

@@ -48,7 +48,8 @@ _MARKERS = st.builds(
     issued_to=st.binary(min_size=6, max_size=6),
     parent=st.binary(min_size=6, max_size=6),
     target=_BYTES,
-    generation=st.integers(0, 255),
+    generation=st.integers(0, 127),
+    for_script=st.booleans(),
 )
 
 

@@ -12,9 +12,9 @@ A program cannot solve a challenge. The pages that it is given count apart, and 
 declined, unless a rate is set. Only a response shows whether it is a page. Files, feeds, calls, directory listings and
 package indexes do not count.
 
-What scripts fetch counts apart, because a page may fetch all its links. So do prefetched pages, and what other sites
-make a browser load. None of these uses up the pages that a visitor may read. They have limits of their own, or a
-crawler could say that it is a script.
+What scripts fetch counts apart, because a page may fetch all its links. Only what they fetch by links of fetched pages
+counts as read. Prefetched pages count apart, too, and what other sites make a browser load. None of these uses up the
+pages that a visitor may read. They have limits of their own, or a crawler could say that it is a script.
 
 A gateway is an address of several people, such as a school. For each clearance that is held there side by side with
 others, the address may have another k1 pages without one. A crawler gains nothing by this: with each of these
@@ -210,7 +210,9 @@ class ContainmentDetector:
         k2 = self._own_k2 or self._limits.k2
         if apart:
             limit = _SCRIPTS_OF_HOLDER * k2
-            return (_SCRIPTED_K2.evidence(limit=limit),) if reply.today + (visit.kind == "call") > limit else ()
+            if reply.today + (visit.kind == "call") > limit:
+                return (_SCRIPTED_K2.evidence(limit=limit),)
+            return (_BEYOND_K2_EVIDENCE,) if reply.today > k2 else ()
         if reply.today <= k2:
             return ()
         if visit.kind == "call":

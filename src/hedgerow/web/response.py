@@ -20,7 +20,7 @@ from typing import Literal
 from hedgerow.challenge.clearance import own_cookie
 from hedgerow.core.decision import CLOSED, Decision
 from hedgerow.core.request_kind import kind_of
-from hedgerow.core.visit import ELSEWHERE, INTO_WINDOW, Kind, Visit
+from hedgerow.core.visit import ELSEWHERE, INTO_WINDOW, Kind, Visit, is_for_script
 from hedgerow.detectors.marker_integrity import next_generation
 from hedgerow.markers.clean import SCRIPT_HASH
 from hedgerow.markers.encoding import VISITOR_BYTES
@@ -433,6 +433,7 @@ class ResponseRewriter:
         """Prepare to rewrite a page with these headers."""
         page, traps = self._page, self._app.settings.traps
         assert page is not None
+        page.for_script = is_for_script(self.visit)
         bait = None
         if self._has_hidden_links():
             has_policy = any(name.lower() in POLICIES for name, _ in headers)
@@ -512,9 +513,11 @@ class ResponseRewriter:
             return
         is_urgent = needs_clearance and self.decision.owes
         path = own.path.encode()
+        # Scripts that show the pages of a site run an element that they have not seen before.
+        urgent = b' data-urgent="%d"' % self.visit.at if is_urgent else b""
         self._headers, element = page_script(
             self._headers, self.visit.host.encode("latin-1"), path, path + CLEARANCE_SCRIPT,
-            attributes + (b" data-urgent" if is_urgent else b""), at_once=is_urgent,
+            attributes + urgent, at_once=is_urgent,
         )  # fmt: skip
         page.add_clearance_script(element)
 

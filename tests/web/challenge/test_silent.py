@@ -20,7 +20,7 @@ HEADERS = {
 }  # fmt: skip
 SCRIPT = re.compile(
     rb'<script (?:type="module" async )?(?:data-)?src='
-    rb'"(/\.hedgerow/[0-9a-f]{12}/page\.js)"(?: async)?(?: data-signs)?(?: data-urgent)?>'
+    rb'"(/\.hedgerow/[0-9a-f]{12}/page\.js)"(?: async)?(?: data-signs)?(?: data-urgent="\d+")?>'
 )
 """The script where it has to obtain a clearance."""
 
