@@ -70,6 +70,7 @@ def test_the_detectors_in_their_sequence_and_the_groups_of_their_evidence():
         ("fingerprint", ["fingerprint"]),
         ("containment", ["containment", "containment-scripts", "containment-programs"]),
         ("shared-budget", ["shared-budget"]),
+        ("fetched-lists", ["fetched-lists"]),
     ]
 
 
@@ -100,6 +101,7 @@ def test_the_rules_that_follow_from_the_settings():
         "containment-scripts": PolicyRule("refuse", 0.0, retry_after=60.0),
         "containment-programs": PolicyRule("refuse", 0.0, retry_after=3600.0),
         "shared-budget": PolicyRule("challenge", 0.0, challenges_first=True, price=5),
+        "fetched-lists": PolicyRule("refuse", 0.0, retry_after=60.0),
         "clearance": PolicyRule("challenge", 0.0),
         "fingerprint": PolicyRule("refuse", 0.0, steady=True),
     }
@@ -109,11 +111,11 @@ def test_the_rules_that_follow_from_the_settings():
     ("text", "missing", "needs"),
     [
         ("", set(), {"day"}),
-        ("[containment]\nenabled = false\n", {"containment", "shared-budget"}, set()),
-        ("[challenge]\nsilent = false\n", {"containment", "shared-budget"}, set()),
+        ("[containment]\nenabled = false\n", {"containment", "shared-budget", "fetched-lists"}, set()),
+        ("[challenge]\nsilent = false\n", {"containment", "shared-budget", "fetched-lists"}, set()),
         ("[containment]\nenabled = true\n", set(), {"day"}),
-        ("[containment]\nenabled = true\nabove_rate = 5.0\n", {"shared-budget"}, {"day", "site_rate"}),
-        ("[containment]\nabove_rate = 5.0\n", {"shared-budget"}, {"day", "site_rate"}),
+        ("[containment]\nenabled = true\nabove_rate = 5.0\n", {"shared-budget", "fetched-lists"}, {"day", "site_rate"}),
+        ("[containment]\nabove_rate = 5.0\n", {"shared-budget", "fetched-lists"}, {"day", "site_rate"}),
         ("[traps]\nenabled = false\n", {"trap"}, {"day"}),
         ("[headers]\nenabled = false\n", {"headers"}, {"day"}),
         ("[[density.windows]]\ncount = 5\nseconds = 1\nby = 'network'\n", set(), {"day", "network"}),

@@ -48,8 +48,7 @@ _MARKERS = st.builds(
     issued_to=st.binary(min_size=6, max_size=6),
     parent=st.binary(min_size=6, max_size=6),
     target=_BYTES,
-    generation=st.integers(0, 127),
-    for_script=st.booleans(),
+    generation=st.integers(0, 255),
 )
 
 

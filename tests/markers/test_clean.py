@@ -131,15 +131,13 @@ def test_a_check_of_another_link_or_view_opens_nothing():
     assert unmark(f"/one?~={view}.{check}")[1].kind == "page"
 
 
-@pytest.mark.parametrize("for_script", [False, True])
-@pytest.mark.parametrize("generation", [0, 1, 15, 127])
-def test_a_mark_has_a_generation_and_says_whether_a_script_asked_for_its_page(generation, for_script):
-    view = CLEAN.view(VISITOR, PARENT, AT, generation, for_script=for_script)
+@pytest.mark.parametrize("generation", [0, 1, 15, 255])
+def test_a_mark_has_a_generation(generation):
+    view = CLEAN.view(VISITOR, PARENT, AT, generation)
     assert len(view.text) == VIEW_LENGTH
-    assert (view.text == CLEAN.view(VISITOR, PARENT, AT).text) == (generation == 0 and not for_script)
+    assert (view.text == CLEAN.view(VISITOR, PARENT, AT).text) == (generation == 0)
     check = CLEAN.checks(view, CLEAN.plan([KIND_CODES["page"] + b"/one"]))[0]
-    marker = unmark(f"/one?~={view.text.decode()}.{check.decode()}")[1]
-    assert (marker.generation, marker.for_script) == (generation, for_script)
+    assert unmark(f"/one?~={view.text.decode()}.{check.decode()}")[1].generation == generation
 
 
 def test_a_random_check_opens_with_the_computed_probability():

@@ -171,9 +171,10 @@ _FETCH = """async ([links, follows, pause]) => {
 }"""
 
 
-@pytest.mark.parametrize(("follows", "most"), [("all", 60), ("text", 80), ("list", 80)])
+@pytest.mark.parametrize(("follows", "k2", "most"), [("all", 300, 120), ("text", 60, 60), ("list", 60, 70)])
 def test_a_script_in_a_page_that_fetches_the_site(
     follows: str,
+    k2: int,
     most: int,
     browser: Browser,
     site: Nginx,
@@ -181,7 +182,7 @@ def test_a_script_in_a_page_that_fetches_the_site(
     titles: dict[str, bytes],
 ) -> None:
     """Chromium: one page is opened, and everything else is fetched from there: links, links with text, or a list."""
-    hedgerow = protect(site.url)
+    hedgerow = protect(site.url, settings=f"[containment]\nk2 = {k2}\n")
     links = ["/" + name for name in sorted(titles)] if follows == "list" else None
     with tab(browser) as page:
         page.goto(hedgerow.url + "/sql.html")

@@ -77,48 +77,6 @@ def test_a_session_is_judged_at_growing_prefixes():
     assert watch.found == {"depth-first": 13}
 
 
-def fetched(n: int, *, of: str, marker: Marker | None = None, target: str = "") -> Visit:
-    """The n-th page, for a script of the page *of*."""
-    referrer = f"http://example.org{of}"
-    return Visit(
-        START + n, HOLDER, HOLDER, ME, "GET", target or f"/{n}", host="example.org", referrer=referrer,
-        marker=marker, anomalies=("by-script",),
-    )  # fmt: skip
-
-
-def mark_on(n: int, *, for_script: bool) -> Marker:
-    return Marker("page", visitor_digest(HOLDER), page_digest(f"/{n - 1}"), f"/{n}", for_script=for_script)
-
-
-@pytest.mark.parametrize(
-    ("visits", "steps"),
-    [
-        ([fetched(n, of=f"/{n - 1}") for n in range(100)], 0),
-        ([fetched(n, of=f"/{n // 10}") for n in range(100)], 0),
-        ([fetched(n, of="/", target=f"/found?q={n}") for n in range(100)], 0),
-        ([fetched(n, of="/", target="/status") for n in range(100)], 0),
-        ([fetched(n, of="/", marker=mark_on(n, for_script=False)) for n in range(100)], 0),
-        ([fetched(n, of="/") for n in range(60)], 50),
-        ([fetched(n, of="/", marker=mark_on(n, for_script=True)) for n in range(60)], 60),
-    ],
-    ids=[
-        "shown by scripts",
-        "and prefetched",
-        "a search",
-        "polled",
-        "links of a page",
-        "a list",
-        "links of fetched pages",
-    ],
-)
-def test_what_scripts_fetch_is_a_path_only_where_somebody_reads_on(visits, steps):
-    seen = []
-    watch, _ = watch_with(lambda session: seen.append(session.size) or "person", is_marked=lambda _: True)
-    for visit in visits:
-        watch.see(visit, PASS)
-    assert max(seen, default=0) == steps
-
-
 def test_without_a_clearance_one_judgement_is_not_enough():
     watch, told = watch_with(lambda _: "depth-first")
     for n in range(20):

@@ -23,7 +23,7 @@ from hedgerow.core.decision import FOLLOWED_LINK, Block, Decision, Evidence, Obs
 from hedgerow.core.engine import Engine
 from hedgerow.core.ledger import Entry, Ledger
 from hedgerow.core.state import ACCOUNT, CLEARANCE, State, StateQuery, StateReply, StateUnavailable
-from hedgerow.core.visit import BY_SCRIPT, ELSEWHERE, Kind, Visit, is_for_script
+from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, FORM, Kind, Visit
 from hedgerow.markers.token import PageDigests
 from hedgerow.policy.decision_policy import Outcome
 from hedgerow.policy.score import challenges_on, score_at, suspicious_visits_on
@@ -45,6 +45,7 @@ _SHOWN_HALF_LIFE = 3600.0
 _AT_ONCE = 10.0
 _CLOSED = Decision("refuse", (Evidence("store", "store-away", 1.0, "The site cannot tell who is asking just now."),))
 _NO_ANSWER = frozenset({"visitor", "spliced", "tampered"})
+_NO_SCRIPT = frozenset({BY_PROGRAM, FORM})
 _SUSPICIOUS = frozenset({"wrong", "spent", "visitor", "spliced", "tampered"})
 
 
@@ -61,7 +62,8 @@ def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def reclassified(visit: Visit, kind: Kind) -> Visit:
     """Return the visit as the *kind* that its response shows it to be."""
-    anomalies = (*visit.anomalies, BY_SCRIPT) if is_for_script(visit) else visit.anomalies
+    is_by_script = visit.kind == "call" and _NO_SCRIPT.isdisjoint(visit.anomalies)
+    anomalies = (*visit.anomalies, BY_SCRIPT) if is_by_script else visit.anomalies
     return msgspec.structs.replace(visit, kind=kind, anomalies=anomalies)
 
 

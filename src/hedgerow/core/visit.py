@@ -83,8 +83,6 @@ class Marker(msgspec.Struct, frozen=True, gc=False):
     *generation* is how often links were handed on, from visitor to visitor or from one address of a browser to the
     next, on the way to this one. It starts again from 0 when a visitor comes without a marked link or obtains a
     clearance.
-
-    *for_script*: a script asked for the page that the link was on. Whatever follows it, that page was read.
     """
 
     kind: MarkerKind
@@ -92,7 +90,6 @@ class Marker(msgspec.Struct, frozen=True, gc=False):
     parent: bytes
     target: str
     generation: int = 0
-    for_script: bool = False
 
 
 class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked", "anomalies": "signs"}):
@@ -173,23 +170,14 @@ class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked"
 
 
 _READING = frozenset({"GET", "HEAD"})
-_NO_SCRIPT = frozenset({BY_PROGRAM, FORM})
-
-
-def is_for_script(visit: Visit) -> bool:
-    """Return whether a script made a call, which may be answered with a page."""
-    return visit.kind == "call" and _NO_SCRIPT.isdisjoint(visit.anomalies)
 
 
 def is_fetched(visit: Visit) -> bool:
     """
     Return whether a page counts apart from those that are read: one for a script, or a prefetched one.
 
-    A script may send anything and be answered with a page. Where scripts show the pages of a site, as Turbo does, they
-    follow the links of pages that they have fetched, and those are read.
+    A script may send anything and be answered with a page.
     """
     if visit.method not in _READING:
         return FORM not in visit.anomalies
-    if visit.kind == "prefetch":
-        return True
-    return BY_SCRIPT in visit.anomalies and not (visit.marker is not None and visit.marker.for_script)
+    return BY_SCRIPT in visit.anomalies or visit.kind == "prefetch"

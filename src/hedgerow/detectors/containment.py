@@ -12,9 +12,9 @@ A program cannot solve a challenge. The pages that it is given count apart, and 
 declined, unless a rate is set. Only a response shows whether it is a page. Files, feeds, calls, directory listings and
 package indexes do not count.
 
-What scripts fetch counts apart, because a page may fetch all its links. Only what they fetch by links of fetched pages
-counts as read. Prefetched pages count apart, too, and what other sites make a browser load. None of these uses up the
-pages that a visitor may read. They have limits of their own, or a crawler could say that it is a script.
+What scripts fetch counts apart, because a page may fetch all its links. So do prefetched pages, and what other sites
+make a browser load. None of these uses up the pages that a visitor may read. They have limits of their own, or a
+crawler could say that it is a script.
 
 A gateway is an address of several people, such as a school. For each clearance that is held there side by side with
 others, the address may have another k1 pages without one. A crawler gains nothing by this: with each of these
@@ -80,8 +80,9 @@ _WINDOWS = EvidenceCode(
 )  # fmt: skip
 _SCRIPTED_K2 = EvidenceCode(
     "containment-scripts", "k2-scripts", 1.0, "More than {limit} pages today for scripts.",
-    "More than five times `k2` such pages today by the holder of one clearance. Declined with 429; nobody is blocked. "
-    "Parts of pages do not count, and these pages do not count for `k2`.",
+    "More than five times `k2` such pages today by the holder of one clearance; of pages by marked links, and of "
+    "prefetched ones, more than `k2`. Declined with 429; nobody is blocked. Parts of pages do not count, and these "
+    "pages do not count for `k2`.",
 )  # fmt: skip
 _SCRIPTS_OF_HOLDER = 5
 _K2 = EvidenceCode(
@@ -157,12 +158,20 @@ class ContainmentDetector:
     Gives evidence of how much a visitor without an account has requested today; *above_rate* 0: always.
 
     With *k1* or *k2* 0 the number is that of *limits* at the time. *elsewhere* is the limit of what other sites load;
-    0: twice k1.
+    0: twice k1. *hides_marks*: see `DetectorContext`.
     """
 
     def __init__(
-        self, k1: int, k2: int, *, above_rate: float = 0.0, limits: DailyLimits | None = None, elsewhere: int = 0
+        self,
+        k1: int,
+        k2: int,
+        *,
+        above_rate: float = 0.0,
+        limits: DailyLimits | None = None,
+        elsewhere: int = 0,
+        hides_marks: bool = False,
     ) -> None:
+        self._hides_marks = hides_marks
         self._elsewhere = elsewhere
         self._own_k1 = k1
         self._own_k2 = k2
@@ -209,10 +218,8 @@ class ContainmentDetector:
         """Judge the holder of a clearance; *apart*: scripts or other sites asked for the page."""
         k2 = self._own_k2 or self._limits.k2
         if apart:
-            limit = _SCRIPTS_OF_HOLDER * k2
-            if reply.today + (visit.kind == "call") > limit:
-                return (_SCRIPTED_K2.evidence(limit=limit),)
-            return (_BEYOND_K2_EVIDENCE,) if reply.today > k2 else ()
+            limit = k2 if self._hides_marks and _is_loaded_in_advance(visit) else _SCRIPTS_OF_HOLDER * k2
+            return (_SCRIPTED_K2.evidence(limit=limit),) if reply.today + (visit.kind == "call") > limit else ()
         if reply.today <= k2:
             return ()
         if visit.kind == "call":
@@ -226,6 +233,17 @@ class ContainmentDetector:
     def needs_held(self, visit: Visit, reply: StateReply) -> bool:
         """Tell whether the pages without a clearance are used up, unless the address is a gateway."""
         return reply.today >= self._k1 and visit.reader == visit.prefix
+
+
+def _is_loaded_in_advance(visit: Visit) -> bool:
+    """
+    Tell whether a page is prefetched, or fetched by a marked link, but not by a click, and not to go on with a list.
+
+    Where a script shows the pages, it asks for those that are clicked without a mark. So nobody misses this one.
+    """
+    if visit.kind == "prefetch":
+        return True
+    return visit.kind == "page" and visit.marker is not None and visit.marker.kind != "sequence"
 
 
 def _is_judged_a_person(score: VisitorScore | None) -> bool:
@@ -242,7 +260,10 @@ def _build(context: DetectorContext) -> ContainmentDetector | None:
         return None
     k1, k2 = 0 if own.k1 == "auto" else own.k1, 0 if own.k2 == "auto" else own.k2
     elsewhere = 0 if own.elsewhere == "auto" else own.elsewhere
-    return ContainmentDetector(k1, k2, above_rate=own.above_rate, limits=context.daily_limits, elsewhere=elsewhere)
+    return ContainmentDetector(
+        k1, k2, above_rate=own.above_rate, limits=context.daily_limits, elsewhere=elsewhere,
+        hides_marks=context.hides_marks,
+    )  # fmt: skip
 
 
 def _needs(settings: SettingsTables) -> frozenset[StateNeed]:

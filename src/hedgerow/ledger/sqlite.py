@@ -19,7 +19,6 @@ from hedgerow.ledger import minutes
 from hedgerow.ledger.believed_time import BelievedTime
 from hedgerow.ledger.pseudonyms import Hide, hide_in_text
 from hedgerow.ledger.queue import QueuedLedger
-from hedgerow.markers.encoding import FOR_SCRIPT
 from hedgerow.sqlite_file import is_corrupt, open_database, set_database_aside, transaction
 
 log = logging.getLogger(__name__)
@@ -98,9 +97,8 @@ def row_of(entry: Entry, hide: Hide | None = None) -> tuple[object, ...]:
     mark = visit.marker
     marker: tuple[object, ...] = (None, None, None, None)
     if mark is not None:
-        # These need no columns of their own: for nearly all links they are 0.
-        more = mark.generation | (FOR_SCRIPT if mark.for_script else 0)
-        parent = mark.parent + bytes((more,)) if more else mark.parent
+        # The generation needs no column of its own: for nearly all links it is 0.
+        parent = mark.parent + bytes((mark.generation,)) if mark.generation else mark.parent
         marker = (mark.kind, mark.issued_to, parent, _text(mark.target))
     evidence = msgspec.json.encode(decision.evidence).decode() if decision.evidence else "[]"
     visitor, address = visit.visitor, visit.address

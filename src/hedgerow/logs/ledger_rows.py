@@ -11,7 +11,7 @@ from hedgerow.core.address import prefix_of
 from hedgerow.core.decision import Action, Decision, Evidence, Observed
 from hedgerow.core.visit import UNMARKED_SITE, Kind, Marker, MarkerKind, Origin, Proof, Visit
 from hedgerow.ledger.reader import LedgerReader
-from hedgerow.markers.encoding import FOR_SCRIPT, MOST_HAND_OVERS, PAGE_BYTES, VISITOR_BYTES
+from hedgerow.markers.encoding import PAGE_BYTES, VISITOR_BYTES
 
 LEDGER_COLUMNS = (
     "at", "visitor", "address", "account", "method", "host", "target", "kind", "referrer", "user_agent", "origin",
@@ -48,9 +48,8 @@ def visit_of_row(row: Sequence[Any]) -> Visit | None:
         valid = isinstance(issued_to, bytes) and isinstance(parent, bytes) and isinstance(marker_target, str)
         if mark not in _MARKERS or not valid:
             return None
-        more = parent[PAGE_BYTES] if len(parent) == PAGE_BYTES + 1 else 0
-        for_script = bool(more & FOR_SCRIPT)
-        marker = Marker(mark, issued_to, parent[:PAGE_BYTES], marker_target, more & MOST_HAND_OVERS, for_script)
+        generation = parent[PAGE_BYTES] if len(parent) == PAGE_BYTES + 1 else 0
+        marker = Marker(mark, issued_to, parent[:PAGE_BYTES], marker_target, generation)
     signs = (*anomalies.split(), UNMARKED_SITE) if observed == "neutral" else tuple(anomalies.split())
     digests = tuple(linked[i : i + VISITOR_BYTES] for i in range(0, len(linked), VISITOR_BYTES))
     return Visit(

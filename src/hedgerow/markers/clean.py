@@ -37,16 +37,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 from hedgerow.core.visit import MarkerKind
-from hedgerow.markers.encoding import (
-    FOR_SCRIPT,
-    KIND_CODES,
-    MOST_HAND_OVERS,
-    PAGE_BYTES,
-    TO_URL,
-    VISITOR_BYTES,
-    decode,
-    encode,
-)
+from hedgerow.markers.encoding import KIND_CODES, PAGE_BYTES, TO_URL, VISITOR_BYTES, decode, encode
 
 PARAMETER = b"~"
 """The query parameter that carries a mark."""
@@ -96,7 +87,7 @@ class View(NamedTuple):
 
 
 class OpenedView(NamedTuple):
-    """What VIEW says: the digests of visitor and page, the start of the day of the view, and what `Marker` explains."""
+    """What VIEW says: the digests of visitor and page, the start of the day of the view, and its generation."""
 
     issued_to: bytes
     parent: bytes
@@ -104,7 +95,6 @@ class OpenedView(NamedTuple):
     block: bytes
     key: int
     generation: int
-    for_script: bool
     is_sealed: bool
     """Whether VIEW has the earlier form."""
 
@@ -156,11 +146,8 @@ class CleanCodec:
         self._ciphers = {number: _Ciphers(key) for number, key in keys}
         self._newest = keys[-1][0]
 
-    def view(
-        self, issued_to: bytes, parent: bytes, at: float, generation: int = 0, *, for_script: bool = False
-    ) -> View:
+    def view(self, issued_to: bytes, parent: bytes, at: float, generation: int = 0) -> View:
         """Make the VIEW of a page view under the newest key."""
-        generation |= FOR_SCRIPT if for_script else 0
         day = max(0, min(int(at) // _DAY, 0xFFFF)).to_bytes(_DAY_BYTES, "big")
         block = self._ciphers[self._newest].encrypt(issued_to + parent + day + bytes((generation, 0)))
         return View(encode(bytes((self._newest,)) + block), block)
@@ -217,10 +204,9 @@ class CleanCodec:
 
 def _opened(view: bytes, block: bytes, number: int, *, is_sealed: bool) -> OpenedView:
     day = int.from_bytes(view[_DAY_AT:_GENERATION_AT], "big")
-    generation = view[_GENERATION_AT]
     return OpenedView(
-        view[:VISITOR_BYTES], view[VISITOR_BYTES:_DAY_AT], float(day * _DAY), block, number,
-        generation & MOST_HAND_OVERS, bool(generation & FOR_SCRIPT), is_sealed,
+        view[:VISITOR_BYTES], view[VISITOR_BYTES:_DAY_AT], float(day * _DAY), block, number, view[_GENERATION_AT],
+        is_sealed,
     )  # fmt: skip
 
 

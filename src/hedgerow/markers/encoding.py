@@ -11,10 +11,8 @@ PAGE_BYTES = 6
 KINDS: tuple[MarkerKind, ...] = ("page", "form", "frame", "trap", "maze", "visitor", "sequence")
 KIND_CODES: dict[MarkerKind, bytes] = {kind: bytes((number,)) for number, kind in enumerate(KINDS, 1)}
 """The byte that stands for a kind at the start of what a token or a clean mark seals."""
-MOST_HAND_OVERS = 0x7F
+MOST_HAND_OVERS = 0xFF
 """The highest generation of a marker. Further hand-overs do not count."""
-FOR_SCRIPT = 0x80
-"""What is added to the generation, in clean marks and in the ledger, for links on a page that a script asked for."""
 TO_URL = bytes.maketrans(b"+/", b"-_")
 """Translates base64 into that of URLs."""
 # The other two characters of base64 are invalid here: a text has only one spelling.

@@ -254,8 +254,8 @@ class PageRewriter:
 
     The page is at *location*; its links are issued to *issued_to* and have *parent* as their parent page. *shown_at* is
     the opaque address by which the page was asked for, if it was. Then the browser must be told the page's base, and
-    links within the page must lead to that address. *at* is the time of the visit. *generation* is that of its links.
-    After about *most_links* links the rest of the page stays as it is, and `is_stopped` is set.
+    links within the page must lead to that address. *at* is the time of the visit. *generation* is that of
+    its links. After about *most_links* links the rest of the page stays as it is, and `is_stopped` is set.
     """
 
     _FAR = 65_536
@@ -282,8 +282,6 @@ class PageRewriter:
         self._clean = codec.clean
         self._at = at
         self._generation = generation
-        self.for_script = False
-        """Whether a script asked for the page, and gets all of it."""
         self._view: View | None = None
         self.is_marked = bool(shown_at)
         self.needs_base = self.is_marked and _is_below_root(location.target)
@@ -359,7 +357,7 @@ class PageRewriter:
         """
         self.parent = parent
         self._is_fragment = True
-        self.is_marked = self.needs_base = self.for_script = False
+        self.is_marked = self.needs_base = False
         self._placement = None
 
     def mark(self, url: bytes) -> bytes | None:
@@ -471,9 +469,7 @@ class PageRewriter:
     def _page_view(self) -> View:
         """Return this view of the page, sealed at the first link that needs it."""
         if self._view is None:
-            self._view = self._clean.view(
-                self.issued_to, self.parent, self._at, self._generation, for_script=self.for_script
-            )
+            self._view = self._clean.view(self.issued_to, self.parent, self._at, self._generation)
         return self._view
 
     def _check_plans(self, skeleton: Skeleton) -> Iterator[tuple[list[int], ChecksPlan]]:
@@ -900,7 +896,7 @@ class PageRewriter:
             self._base, self._rules, self._prefix, self._cache, self.codec, self.issued_to, self.parent,
             at=self._at, generation=self._generation,
         )  # fmt: skip
-        inner._is_fragment, inner._depth, inner.for_script = self._is_fragment, self._depth + 1, self.for_script
+        inner._is_fragment, inner._depth = self._is_fragment, self._depth + 1
         inner._begin()
         inner._is_elsewhere, inner._relative_to = self._is_elsewhere, self._relative_to
         findings = [finding for finding in Scanner(iter(())).feed(text, final=True)[1] if finding[0] != finding[1]]

@@ -333,9 +333,7 @@ def _open_mark(codec: TokenCodec, mark: str, path: str, target: str) -> Marker |
     kind = codec.clean.kind(view, parts[1], target, path)
     if kind is None:
         return None
-    return Marker(
-        kind, view.issued_to, view.parent, "" if kind in HIDDEN_KINDS else target, view.generation, view.for_script
-    )
+    return Marker(kind, view.issued_to, view.parent, "" if kind in HIDDEN_KINDS else target, view.generation)
 
 
 @lru_cache(maxsize=1 << 12)

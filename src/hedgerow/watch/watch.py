@@ -20,14 +20,13 @@ from typing import Literal
 from hedgerow.core.decision import BEYOND_K2, BRISK, HURRIED, JUDGED_PERSON, Campaign, Decision, Identity, ScoreUpdate
 from hedgerow.core.state import ACCOUNT, CLEARANCE
 from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, UNMARKED_SITE, Visit
-from hedgerow.markers.token import page_digest
 from hedgerow.policy.decision_policy import DecisionPolicy
 from hedgerow.watch.link_sharing import LinkSharing
 from hedgerow.watch.models.panel import Panel, PanelRecord
 from hedgerow.watch.rotating_addresses import RotatingAddresses
 from hedgerow.watch.session_store import PendingSession, SnapshotChanges, SqliteSessions, WatchSnapshot
 from hedgerow.watch.sessions.lru import LruDict
-from hedgerow.watch.sessions.path import PathLengths, PathSession, Reader, Step, path_sessions, step_of
+from hedgerow.watch.sessions.path import PathLengths, PathSession, Reader, path_sessions, step_of
 from hedgerow.watch.sessions.window import SessionWindow, WindowLengths, access_of, session_windows
 
 log = logging.getLogger(__name__)
@@ -208,13 +207,10 @@ class Watch:
 
     def _see_path(self, visit: Visit, decision: Decision) -> None:
         paths, windows = self.paths, self.windows
-        if paths is None and windows is None:
+        # What scripts fetch, often all links of a page at once, says nothing about how somebody reads.
+        if (paths is None and windows is None) or BY_SCRIPT in visit.anomalies:
             return
         step = step_of(visit, self.host)
-        if step is not None and BY_SCRIPT in visit.anomalies:
-            step = self._step_by_script(visit, step)
-            if step is None:
-                return
         if step is None:
             session = self._sessions.get(visit.visitor)
             if session is not None and session.path is not None:
@@ -222,7 +218,9 @@ class Watch:
             return
         session = self._sessions.use(visit.visitor, PendingSession)
         if paths is not None:
-            path = self._path_of(session)
+            path = session.path
+            if path is None:
+                path = session.path = self._path_class()
             path.add(*step, self._lacks_mark(visit))
             if path.size in path.lengths.judge_at:
                 self._judge(paths, path, visit, decision, self.on_path)
@@ -234,28 +232,6 @@ class Watch:
             if window.is_due:
                 window.fresh = 0
                 self._judge(windows, window, visit, decision, self.on_window)
-
-    def _step_by_script(self, visit: Visit, step: Step) -> Step | None:
-        """
-        Return the step that somebody takes by a script, or None.
-
-        What scripts fetch, often all links of the page that is read, says nothing about how somebody reads. But by the
-        links of what they have fetched they read on. Where scripts show the pages (Turbo), these come without marks,
-        each from another page; many of them from one page are in a list. Those with another query are left out, because
-        scripts put together what is searched for.
-        """
-        if visit.marker is not None:
-            return step if visit.marker.for_script else None
-        if self.paths is None or not self._lacks_mark(visit):
-            return None
-        step = step._replace(page=page_digest(visit.path))
-        path = self._path_of(self._sessions.use(visit.visitor, PendingSession))
-        return step if path.is_from_list(step.page, step.parent or b"") else None
-
-    def _path_of(self, session: PendingSession) -> PathSession:
-        if session.path is None:
-            session.path = self._path_class()
-        return session.path
 
     def _lacks_mark(self, visit: Visit) -> bool:
         """Tell whether a page was asked for without a mark that each link to it has."""

@@ -122,6 +122,7 @@ def build_engine(
         settings=settings,
         page_name=pages.name,
         marks_links=rules.marks,
+        hides_marks=rules.modes <= {"clean", "off"} and not rules.closes_pages,
         is_marked=lambda target: rules.mode_of(target) != "off",
         is_closed=rules.is_closed,
         refused_bots=refused if settings.bots.enabled else None,

@@ -20,7 +20,7 @@ from typing import Literal
 from hedgerow.challenge.clearance import own_cookie
 from hedgerow.core.decision import CLOSED, Decision
 from hedgerow.core.request_kind import kind_of
-from hedgerow.core.visit import ELSEWHERE, INTO_WINDOW, Kind, Visit, is_for_script
+from hedgerow.core.visit import ELSEWHERE, INTO_WINDOW, Kind, Visit
 from hedgerow.detectors.marker_integrity import next_generation
 from hedgerow.markers.clean import SCRIPT_HASH
 from hedgerow.markers.encoding import VISITOR_BYTES
@@ -433,7 +433,6 @@ class ResponseRewriter:
         """Prepare to rewrite a page with these headers."""
         page, traps = self._page, self._app.settings.traps
         assert page is not None
-        page.for_script = is_for_script(self.visit)
         bait = None
         if self._has_hidden_links():
             has_policy = any(name.lower() in POLICIES for name, _ in headers)

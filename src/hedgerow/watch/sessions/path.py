@@ -79,7 +79,6 @@ _PAUSE = 2.0
 _MOST_AT_ONCE = 20
 _MAX_GAP = 1e30
 _MOSTLY = 0.8
-_MOST_FETCHED = 10
 
 
 Reader = Literal["", "brisk", "hurried", "turning", "unhurried"]
@@ -147,8 +146,6 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
     # Bytes that are replaced at every step take less memory than growing arrays.
     _steps: bytes = b""
     _digests: bytes = b""
-    # Digests of the page whose script fetches others without a mark, and of some of these.
-    _fetched: bytes = b""
     # The parent of the last step, if this session has not visited it.
     _last_stray: bytes = b""
     latest: float = 0.0
@@ -163,22 +160,6 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
     @property
     def size(self) -> int:
         return len(self._steps) // _STEP.size
-
-    def is_from_list(self, page: bytes, parent: bytes) -> bool:
-        """
-        Tell whether scripts have fetched more than ten pages from *parent*, with this one, which is new.
-
-        Only those count that are asked for without a mark, and one after the other from the same page.
-        """
-        here, parent = page[-_DIGEST:], parent[-_DIGEST:].rjust(_DIGEST)
-        if self._fetched[:_DIGEST] != parent:
-            self._fetched = parent
-        if find_record(self._fetched[_DIGEST:], here, _DIGEST) >= 0 or self._number(here) != _ENTRY:
-            return False
-        if len(self._fetched) > _MOST_FETCHED * _DIGEST:
-            return True
-        self._fetched += here
-        return False
 
     @property
     def full(self) -> bool:
