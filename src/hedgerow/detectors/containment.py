@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -204,7 +205,7 @@ class ContainmentDetector:
         # A call does not count. Once the pages are used up, it is not served either.
         if reply.today + (visit.kind == "call") <= limit or BY_PROGRAM in visit.anomalies or visit.proof == "pending":
             return ()
-        return ((_SCRIPTED if is_script else _K1).evidence(limit=limit),)
+        return (_SCRIPTED.evidence(limit=limit) if is_script else _k1_evidence(limit),)
 
     def on_program_page(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
         """Judge a program that is about to be given a page; *reply* has how many it was given today."""
@@ -233,6 +234,12 @@ class ContainmentDetector:
     def needs_held(self, visit: Visit, reply: StateReply) -> bool:
         """Tell whether the pages without a clearance are used up, unless the address is a gateway."""
         return reply.today >= self._k1 and visit.reader == visit.prefix
+
+
+@lru_cache(maxsize=64)
+def _k1_evidence(limit: int) -> Evidence:
+    """Return the evidence that crawlers get most often."""
+    return _K1.evidence(limit=limit)
 
 
 def _is_loaded_in_advance(visit: Visit) -> bool:

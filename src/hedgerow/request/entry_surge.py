@@ -22,6 +22,7 @@ Everything is bounded: the visitors and pages of about an hour, and Bloom filter
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 FLOOR = 150
@@ -61,25 +62,27 @@ class PageFilter:
         self._newest, self._older = bytearray(1 << _BLOOM_BITS - 3), bytearray(1 << _BLOOM_BITS - 3)
         self._size = 0
 
-    @staticmethod
-    def _places(page: bytes) -> tuple[int, int, int]:
-        number, mask = int.from_bytes(page, "big"), (1 << _BLOOM_BITS) - 1
-        return number & mask, number >> _BLOOM_BITS & mask, number * 0x9E3779B97F4A7C15 >> 40 & mask
-
     def add(self, page: bytes) -> None:
         if self._size >= _BLOOM_PAGES:
             self._newest, self._older, self._size = bytearray(1 << _BLOOM_BITS - 3), self._newest, 0
         self._size += 1
-        for place in self._places(page):
+        for place in _places(page):
             self._newest[place >> 3] |= 1 << (place & 7)
 
     def __contains__(self, page: bytes) -> bool:
         # Without a loop: it is asked with nearly every entry.
-        a, b, c = self._places(page)
+        a, b, c = _places(page)
         for bits in (self._newest, self._older):
             if bits[a >> 3] >> (a & 7) & bits[b >> 3] >> (b & 7) & bits[c >> 3] >> (c & 7) & 1:
                 return True
         return False
+
+
+@lru_cache(maxsize=1 << 12)
+def _places(page: bytes) -> tuple[int, int, int]:
+    """Return which bits of a filter stand for *page*; it is asked of several filters."""
+    number, mask = int.from_bytes(page, "big"), (1 << _BLOOM_BITS) - 1
+    return number & mask, number >> _BLOOM_BITS & mask, number * 0x9E3779B97F4A7C15 >> 40 & mask
 
 
 class _Stranger:
@@ -171,8 +174,9 @@ class EntrySurge:
         return (self._count_read(stranger, page, at) if stranger is not None else "") or change
 
     def _count_read(self, stranger: _Stranger, page: bytes, at: float) -> Change:
-        is_new = page not in self._read and page not in self._known
-        if not self._clears or stranger.is_cleared or stranger.read >= _MOST_READ or not is_new:
+        if not self._clears or stranger.is_cleared or stranger.read >= _MOST_READ:
+            return ""
+        if page in self._read or page in self._known:
             return ""
         self._read.add(page)
         stranger.read += 1
