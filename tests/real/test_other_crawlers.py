@@ -124,7 +124,7 @@ def test_three_browsers_that_take_turns_at_one_address(
         one.close()
 
 
-@pytest.mark.parametrize("each", [2, 4])
+@pytest.mark.parametrize("each", [pytest.param(2, marks=pytest.mark.heavy), 4])
 def test_a_deep_page_and_links_of_its_own_with_each_of_many_addresses(
     each: int, site: Nginx, protect: Callable[..., Protect], titles: dict[str, bytes]
 ) -> None:
