@@ -16,6 +16,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -53,15 +54,6 @@ REMOVED = ("referrers", "assets", "both")
 REQUEST = re.compile(r'(\S+) \S+ .*?\[.*?\] "(\S+) (\S+)[^"]*" (\d+) \S+ "([^"]*)"')
 
 UNKNOWN_BEFORE = {"sparkdeveloper": 23.40, "almhuette": 8.49, "french": 19.55, "semicomplete": 59.03, "honeynet": 86.82}
-ACCUSED_BEFORE = {
-    ("nothing", "at random"): {"sparkdeveloper": 0, "almhuette": 1, "french": 0, "semicomplete": 0},
-    ("referrers", "at random"): {"sparkdeveloper": 0, "almhuette": 2, "french": 2, "semicomplete": 1},
-    ("assets", "at random"): {"sparkdeveloper": 1, "almhuette": 8, "french": 1, "semicomplete": 4},
-    ("both", "at random"): {"sparkdeveloper": 9, "almhuette": 20, "french": 4, "semicomplete": 7},
-    ("referrers", "all"): {"sparkdeveloper": 33, "almhuette": 36, "french": 23, "semicomplete": 17},
-    ("assets", "all"): {"sparkdeveloper": 35, "almhuette": 96, "french": 36, "semicomplete": 18},
-    ("both", "all"): {"sparkdeveloper": 39, "almhuette": 99, "french": 43, "semicomplete": 18},
-}
 """Measured in the same way on the version before grounds and activities."""
 
 
@@ -139,18 +131,19 @@ def unknown_table(texts: dict[str, list[str]]) -> str:
 
 def accused_table(texts: dict[str, list[str]], people: dict[str, set[str]]) -> str:
     rows = []
-    for (what, rates), before in ACCUSED_BEFORE.items():
+    removed = [("nothing", "at random"), *product(REMOVED, ("at random",)), *product(REMOVED, ("all",))]
+    for what, rates in removed:
         rate = at_random if rates == "at random" else always
         row, accused, listed = [what if what == "nothing" else f"{what}, {rates}"], 0, 0
         for site, readers_of in people.items():
             labels, on_list, _ = labels_of(without(texts[site], readers_of, what, rate))
             found = sum(labels.get(one) == "crawler" for one in readers_of)
-            row.append(f"{before[site]} / {found} of {len(readers_of)}")
+            row.append(f"{found} of {len(readers_of)}")
             accused += found
             listed += len(readers_of & on_list)
         of = sum(map(len, people.values()))
-        rows.append([*row, _percent(sum(before.values()) / of), _percent(accused / of), str(listed)])
-    return table(["removed", *people, "all logs, before", "all logs, now", "listed now"], rows)
+        rows.append([*row, _percent(accused / of), str(listed)])
+    return table(["removed", *people, "all logs", "listed"], rows)
 
 
 def hidden_table(texts: dict[str, list[str]]) -> str:
