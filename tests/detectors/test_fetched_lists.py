@@ -40,6 +40,7 @@ def test_a_list_of_addresses():
         {"target": "/found?q=hedge"},
         {"referrer": "http://example.org/"},
         {"referrer": ""},
+        {"referrer": "http://example.org/worker.js"},
         {"method": "POST"},
         {"anomalies": ("by-script", "elsewhere")},
         {"anomalies": ("by-script", "unmarked-site")},

@@ -7,7 +7,8 @@ one page a script may fetch `k2` different pages without a mark, as many as a re
 pages that are opened are not.
 
 Addresses that differ in their query alone count once, because scripts put together what people search for. Where the
-browser names the site alone as the page that it comes from, nothing counts.
+browser names the site alone as the page that it comes from, or the script of a service worker, which may load the site
+for the time without a network, nothing counts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from hedgerow.core.state import CLEARANCE, StateReply
 from hedgerow.core.visit import BY_SCRIPT, ELSEWHERE, UNMARKED_SITE, Visit
 from hedgerow.detectors.containment import ContainmentSettings
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup
+from hedgerow.markers.rules import may_be_page
 from hedgerow.markers.token import page_digest
 
 _CODE = EvidenceCode(
@@ -53,7 +55,7 @@ class FetchedListsDetector:
         if not visit.visitor.startswith(CLEARANCE) or not {ELSEWHERE, UNMARKED_SITE}.isdisjoint(visit.anomalies):
             return ()
         here = visit.referring_target
-        if here in {"", "/"} or not self._is_marked(visit.target):
+        if here in {"", "/"} or not may_be_page(here) or not self._is_marked(visit.target):
             return ()
         page = page_digest(here)
         known, pages = self._visitors.get(visit.visitor, (page, 0))
