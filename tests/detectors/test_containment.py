@@ -14,7 +14,7 @@ from hedgerow.core.decision import Decision, VisitorScore
 from hedgerow.core.gate import Gate, run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.state import StateReply
-from hedgerow.core.visit import Visit
+from hedgerow.core.visit import Marker, Visit
 from hedgerow.detectors.containment import ContainmentDetector
 from hedgerow.lists.model import Listing, Lists
 from hedgerow.markers.token import Key, TokenCodecs
@@ -62,6 +62,31 @@ def test_pages_above_k2_are_named(visit, today, total, codes):
     score = VisitorScore(total=total)
     found = ContainmentDetector(20, 1000)(visit, StateReply(None, (), today=today, score=score))
     assert [(one.code, one.weight) for one in found] == [(code, 0.0) for code in codes]
+
+
+LINK = Marker("page", b"123456", b"abcdef", "/")
+FETCHED = msgspec.structs.replace(CLEARED, anomalies=("by-script",))
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit"),
+    [
+        ({"marker": LINK}, 300),
+        ({"kind": "prefetch", "anomalies": ()}, 300),
+        ({}, 1500),
+        ({"marker": msgspec.structs.replace(LINK, kind="sequence")}, 1500),
+        ({"marker": msgspec.structs.replace(LINK, kind="form"), "method": "POST"}, 1500),
+        ({"marker": LINK, "method": "POST"}, 1500),
+        ({"marker": LINK, "anomalies": ("elsewhere",)}, 1500),
+        ({"kind": "prefetch", "anomalies": ("elsewhere",)}, 1500),
+    ],
+)
+def test_what_is_loaded_in_advance_has_the_limit_of_a_reader(fields, limit):
+    """What a script shows after a click, further parts of a list, forms, and what other sites load have not."""
+    visit = msgspec.structs.replace(FETCHED, **fields)
+    detector = ContainmentDetector(20, 300, hides_marks=True)
+    assert detector(visit, StateReply(None, (), today=limit)) == ()
+    assert [one.code for one in detector(visit, StateReply(None, (), today=limit + 1))] == ["k2-scripts"]
 
 
 @pytest.mark.parametrize(("rate", "codes"), [(0.0, []), (49.9, []), (50.0, ["k1"]), (90.0, ["k1"])])

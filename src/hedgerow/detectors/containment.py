@@ -37,7 +37,7 @@ from hedgerow.core.daily_limits import K1, K2, DailyLimits
 from hedgerow.core.decision import BEYOND_K2, JUDGED_PERSON, Evidence, PolicyRule, VisitorScore
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import ACCOUNT, StateReply
-from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE, INTO_WINDOW, Visit, is_fetched
+from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, INTO_WINDOW, Visit, is_fetched
 from hedgerow.detectors.spec import (
     DetectorContext,
     DetectorSpec,
@@ -246,11 +246,15 @@ def _is_loaded_in_advance(visit: Visit) -> bool:
     """
     Tell whether a page is prefetched, or fetched by a marked link, but not by a click, and not to go on with a list.
 
-    Where a script shows the pages, it asks for those that are clicked without a mark. So nobody misses this one.
+    Where a script shows the pages, it asks for those that are clicked without a mark. So nobody misses this one. What
+    other sites load, and forms that scripts send, are neither.
     """
+    if ELSEWHERE in visit.anomalies:
+        return False
     if visit.kind == "prefetch":
         return True
-    return visit.kind == "page" and visit.marker is not None and visit.marker.kind != "sequence"
+    is_by_script = BY_SCRIPT in visit.anomalies and visit.method == "GET"
+    return is_by_script and visit.marker is not None and visit.marker.kind == "page"
 
 
 def _is_judged_a_person(score: VisitorScore | None) -> bool:

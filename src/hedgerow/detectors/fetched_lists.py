@@ -1,5 +1,5 @@
 """
-The script of one page fetches pages to which that page has no links: their addresses come from a list.
+The script of one page fetches many pages without the mark that links to them have: it has their addresses from a list.
 
 A crawler may open a single page in a browser, obtain a clearance, and call `fetch()` there for all pages of the site.
 Where scripts show the pages of a site (Turbo), they fetch pages without marks, too, but each from another page. So from

@@ -108,8 +108,8 @@ class DetectorContext(msgspec.Struct, frozen=True):
 
     *page_name* turns the digest of a page into its path, or into "" if the page is not known any more. *marks_links*
     says whether links of this site are marked at all, *hides_marks* whether scripts that open a clicked link ask for it
-    without its mark, *is_marked* whether links to a target are, *is_closed* whether a
-    target may only be reached by a marked link. *refused_bots* are the names of bots that the settings refuse, or None
+    without its mark, *is_marked* whether links to a target are, *is_closed* whether a target may only be reached by a
+    marked link. *refused_bots* are the names of bots that the settings refuse, or None
     where known bots are not recognised. *licensed_bots* are those that need a license; its terms are at *license_url*.
     *access_log*: the visits come from a log in which links are not marked.
     *clears_silently*: pages have a script by which browsers obtain a clearance. *page_times*: how long the site takes

@@ -26,9 +26,9 @@ PICTURE = base64.b64decode(
 """A JPEG of 24 by 16."""
 
 _QUIET = 0.05
-_GLANCE = """() => document.querySelector("script[src*='/.hedgerow/'], script[data-src*='/.hedgerow/']")
+_TIME_LEFT = """() => document.querySelector("script[src*='/.hedgerow/'], script[data-src*='/.hedgerow/']")
     ? 700 - performance.now() : 0"""
-"""How long somebody goes on looking at a page, in ms. Whoever uses one page after the other quicker is no person."""
+"""How long a person still looks at the page, in ms: 0.7 s in all, and 0 without Hedgerow."""
 _SEEN = """() => [
     document.title,
     document.body.innerText,
@@ -136,7 +136,7 @@ class Visitor:
         """A step has ended: wait until everything has come, and write down what there is."""
         page = page or self.page
         self.settle(page)
-        page.wait_for_timeout(max(0, page.evaluate(_GLANCE)))
+        page.wait_for_timeout(max(0, page.evaluate(_TIME_LEFT)))
         record = self.record
         title, text, broken, listed = page.evaluate(f"() => [...({_SEEN})(), ({_LISTED})()]")
         record.steps.append(f"{what}: {self._plain(title)}")
