@@ -140,13 +140,13 @@ def after_a_crawl(minutes: int = 10) -> dict[str, float]:
         site.close()
 
 
-def _documentation(target: str) -> bytes | None:
+def documentation(target: str) -> bytes | None:
     """A page of PostgreSQL's documentation."""
     file = DOCUMENTATION / (target.partition("?")[0].strip("/") or "index.html")
     return file.read_bytes() if file.is_file() else None
 
 
-def _links(browser: SimulatedBrowser) -> list[str]:
+def documentation_links(browser: SimulatedBrowser) -> list[str]:
     """The links of a page of the documentation that lead to other pages of it, each once."""
     found = (unescape(link.decode()) for link in _ANY.findall(driving.without_bait(browser.body)))
     return list(dict.fromkeys("/" + link.partition("#")[0] for link in found if ".html" in link and "://" not in link))
@@ -163,7 +163,7 @@ def _by_list(reader: SimulatedBrowser, dice: Random) -> Iterator[Click]:
     """Open two of three entries of a list, each from the list, and then those of the next list."""
     for name in ("sql-commands", "functions", "runtime-config", "catalogs", "reference-client"):
         reader.type(f"/{name}.html")
-        here, links = reader.here, _links(reader)[4:40]
+        here, links = reader.here, documentation_links(reader)[4:40]
         yield from ((here, link) for link in links if dice.random() > 1 / 3)
 
 
@@ -172,7 +172,7 @@ def _by_links(reader: SimulatedBrowser, dice: Random) -> Iterator[Click]:
     reader.type("/tutorial.html")
     trail: list[tuple[str, bytes]] = []
     while True:
-        links = _links(reader)
+        links = documentation_links(reader)
         if not links or (trail and dice.random() < _GOES_BACK):
             reader.here, reader.body = trail.pop()
             continue
@@ -187,7 +187,7 @@ def _as_crawler(order: str) -> Walk:
         crawler.type("/")
         frontier, seen = list[Click](), {"/"}
         while True:
-            new = [link for link in _links(crawler) if plain(link) not in seen]
+            new = [link for link in documentation_links(crawler) if plain(link) not in seen]
             seen |= {plain(link) for link in new}
             frontier += [(crawler.here, link) for link in new]
             if not frontier:
@@ -209,7 +209,7 @@ def read(walk: Walk, pace: tuple[float, float], pages: int, seed: int, *, by_han
     Without *by_hand* the browser reports nothing about how pages are used, as with `Sec-GPC`. With *images* the reader
     solves images, too.
     """
-    site, dice = SimulatedSite(_documentation), Random(seed)
+    site, dice = SimulatedSite(documentation), Random(seed)
     try:
         reader, after = SimulatedBrowser(site, "192.0.2.1", by_hand=by_hand, reads_images=images), 0
         for here, link in islice(walk(reader, dice), pages):
