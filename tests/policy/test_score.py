@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hedgerow.core.decision import ScoreUpdate, VisitorScore
-from hedgerow.policy.score import challenges_on, explained, score_at, suspicious_visits_on, updated_score
+from hedgerow.policy.score import (
+    challenges_on,
+    counted_day,
+    explained,
+    score_at,
+    suspicious_visits_on,
+    updated_score,
+)
 
 HOUR = 3600.0
 
@@ -39,6 +46,42 @@ def test_counts_are_those_of_one_day():
     score = updated_score(score, update(2.0, day=2, suspicious=True, challenged=True, weight=0.1))
     assert (suspicious_visits_on(score, 2), challenges_on(score, 2), challenges_on(score, 1)) == (1, 1, 0)
     assert suspicious_visits_on(None, 1) == challenges_on(None, 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "challenged", "pause", "challenges"),
+    [
+        ("clearance:1", True, 0.1, 2),
+        ("account:ann", True, 5.9, 2),
+        ("clearance:1", True, 6.1, 1),
+        ("clearance:1", False, 0.1, 1),
+        ("192.0.2.1", True, 0.1, 1),
+    ],
+)
+def test_midnight_is_no_new_day_for_a_browser_that_was_challenged_just_before(key, challenged, pause, challenges):
+    """Our own: a crawler that was stopped five minutes before midnight began anew five minutes later."""
+    evening = ScoreUpdate(key, 23 * HOUR, 0, HOUR, weight=0.1, challenged=challenged)
+    later = ScoreUpdate(key, (23 + pause) * HOUR, 1, HOUR, weight=0.1, challenged=True)
+    before = updated_score(None, evening)
+    score = updated_score(before, later)
+    assert challenges_on(score, counted_day(before, key, later.at, 1)) == challenges
+
+
+def test_the_challenges_of_several_evenings_do_not_add_up():
+    """Somebody reads from ten to one each night, and solves one challenge before midnight and one after it."""
+    score = None
+    for evening in range(6):
+        for hour in (22, 25):
+            at = (24 * evening + hour) * HOUR
+            score = updated_score(score, ScoreUpdate("clearance:1", at, int(at // (24 * HOUR)), HOUR, challenged=True))
+        assert score.challenges == 2
+
+
+def test_a_visitor_that_never_rests_begins_anew_at_the_second_midnight():
+    score = None
+    for hour in range(24, 24 * 4):
+        score = updated_score(score, ScoreUpdate("account:all", hour * HOUR, hour // 24, HOUR, challenged=True))
+    assert score.challenges <= 24
 
 
 def test_clearing_starts_again_but_for_the_challenges_of_the_day():

@@ -445,6 +445,16 @@ class StateConformance:
         assert state.record_visit(ask(visitor=ANN)).score is None
         assert [key for key, _ in state.scores()] == [HOME]
 
+    def test_the_challenges_of_a_browser_count_on_over_midnight_and_those_of_an_address_do_not(self):
+        state, holder = self.state(WINDOW), "clearance:0011"
+        for key in (HOME, holder):
+            for day, after in ((7, 0.0), (8, 600.0), (8, 30_000.0)):
+                state.update_score(ScoreUpdate(key, START + after, day, 1e9, weight=0.1, challenged=True))
+                if after == 600.0:
+                    score = dict(state.scores())[key]
+                    assert (score.day, score.challenges) == ((8, 1) if key == HOME else (7, 2))
+        assert [(score.day, score.challenges) for _, score in state.scores()] == [(8, 2), (8, 1)]
+
     def test_an_entry_alone_is_no_standing(self):
         state = self.state(WINDOW)
         state.update_score(ScoreUpdate(HOME, START, 1, 1.0, entry="/item/7"))

@@ -162,6 +162,10 @@ def compared(make: Callable[..., Any]) -> type[RuleBasedStateMachine]:
         def midnight(self):
             self.day += 1
 
+        @rule(hours=st.sampled_from([5, 7]))
+        def night(self, hours):
+            self.now += hours * 3600
+
         @rule(
             who=st.sampled_from(_PEOPLE), kind=st.sampled_from(["page", "call", "asset", "prefetch"]),
             count=st.booleans(), by_day=st.booleans(), times=st.integers(1, 4), networks=st.booleans(),

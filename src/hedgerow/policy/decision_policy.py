@@ -43,7 +43,14 @@ from hedgerow.core.decision import (
 )
 from hedgerow.core.state import ACCOUNT, CLEARANCE, StateReply, prefix_key
 from hedgerow.core.visit import ANSWERED, ELSEWHERE, Visit
-from hedgerow.policy.score import challenges_on, explained, score_at, suspicious_visits_on, updated_score
+from hedgerow.policy.score import (
+    challenges_on,
+    counted_day,
+    explained,
+    score_at,
+    suspicious_visits_on,
+    updated_score,
+)
 
 DAY = 86_400.0
 _SHOWN_AT = 3.0
@@ -182,7 +189,7 @@ class DecisionPolicy:
         if self._stays_a_person(visit, score, change, steady):
             return Outcome(_passed(evidence, change))
         after = updated_score(score, change) if change is not None and change.weight else score
-        if after is not None and self._is_suspect(after, visit.at, steady):
+        if after is not None and self._is_suspect(visit, after, steady):
             return self._suspect(visit, memory, evidence, change, after)
         if after is not None and after.identity != "person":
             # The score has faded: the visitor counts as a person again.
@@ -313,7 +320,10 @@ class DecisionPolicy:
         """Return the number of the challenge that the visitor is about to get, or has not solved yet, in its day."""
         is_new = score is None or score.identity == "person"
         # A challenge of yesterday that was not solved is the first one of today.
-        return max(1, challenges_on(score, self.day_of(visit.at)) + is_new)
+        return max(1, challenges_on(score, self._counted_day(visit, score)) + is_new)
+
+    def _counted_day(self, visit: Visit, score: VisitorScore | None) -> int:
+        return counted_day(score, visit.visitor, visit.at, self.day_of(visit.at))
 
     def _reading_price(self, price: int, score: VisitorScore, codes: Collection[str]) -> tuple[int, bool]:
         """
@@ -406,19 +416,19 @@ class DecisionPolicy:
             if left + more >= limits.suspect_at:
                 return False
         if score.suspicious_visits:
-            suspicious += suspicious_visits_on(score, self.day_of(visit.at))
+            suspicious += suspicious_visits_on(score, self._counted_day(visit, score))
         return suspicious < limits.wrong_visits
 
-    def _is_suspect(self, score: VisitorScore, at: float, steady: float = 0.0) -> bool:
+    def _is_suspect(self, visit: Visit, score: VisitorScore, steady: float = 0.0) -> bool:
         """Tell whether a visitor is a suspect. A suspect remains one until half of the threshold has faded."""
         limits = self.thresholds
         if limits.suspects == "pass":
             return False
         enough = limits.suspect_at if score.identity == "person" else limits.suspect_at / 2
-        gathered = score_at(score, at, limits.half_life)
+        gathered = score_at(score, visit.at, limits.half_life)
         if gathered and gathered + steady >= enough:
             return True
-        return suspicious_visits_on(score, self.day_of(at)) >= limits.wrong_visits
+        return suspicious_visits_on(score, self._counted_day(visit, score)) >= limits.wrong_visits
 
     def _suspect(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hedgerow.core.decision import HURRIED, JUDGED_PERSON, Identity, ScoreUpdate, VisitorScore
+from hedgerow.core.state import ACCOUNT, CLEARANCE
 
 _UNKNOWN = VisitorScore()
 _MOST_REASONS = 8
@@ -13,6 +14,9 @@ _FRESH_CHALLENGES = 2
 """How many challenges of a day this holds for: nobody opens that many tabs again and again."""
 _CLOCK_AHEAD = 86_400.0
 """A score from so many seconds after the visit was written by a clock that was ahead. Visits are never so late."""
+_NIGHT = 21_600.0
+"""Seconds without any change of its score after which the challenges of yesterday no longer count for a visitor."""
+_ONE_BROWSER = (CLEARANCE, ACCOUNT)
 
 
 def score_at(score: VisitorScore | None, at: float, half_life: float) -> float:
@@ -26,6 +30,25 @@ def score_at(score: VisitorScore | None, at: float, half_life: float) -> float:
         return 0.0
     left = score.total * 0.5 ** (max(0.0, at - score.at) / half_life)
     return left if left > _LEAST else 0.0
+
+
+def counted_day(score: VisitorScore | None, key: str, at: float, day: int) -> int:
+    """
+    Return the day for which the visitor *key* is counted at *at*, which is on *day*.
+
+    Midnight is no reason to begin anew for a visitor that was challenged a moment ago: its day ends when its score has
+    not changed for six hours, and at the next midnight at the latest. An address may be that of many people, of whom
+    somebody is always awake, so its day ends at midnight.
+
+    >>> score = VisitorScore(at=86_000.0, day=0, challenges=2)
+    >>> [counted_day(score, "clearance:1", at, 1) for at in (86_500.0, 107_000.0, 108_000.0)]
+    [0, 0, 1]
+    >>> counted_day(score, "192.0.2.1", 86_500.0, 1), counted_day(score, "clearance:1", 86_500.0, 2)
+    (1, 2)
+    """
+    if score is None or not score.challenges or score.day != day - 1 or not key.startswith(_ONE_BROWSER):
+        return day
+    return score.day if at - score.at < _NIGHT else day
 
 
 def suspicious_visits_on(score: VisitorScore | None, day: int) -> int:
@@ -42,7 +65,8 @@ def updated_score(score: VisitorScore | None, change: ScoreUpdate) -> VisitorSco
     before = score if score is not None and score.at - change.at <= _CLOCK_AHEAD else _UNKNOWN
     if _is_cleared_just_now(before, change):
         return before
-    at, day = max(before.at, change.at), max(before.day, change.day)
+    at = max(before.at, change.at)
+    day = max(before.day, counted_day(before, change.key, change.at, change.day))
     # A suspect already has its challenge counted.
     challenges = challenges_on(before, day) + (change.challenged and before.identity == "person")
     if change.cleared:

@@ -15,6 +15,7 @@ from hedgerow.core.state import CLEARANCE
 from .test_silent import FAST, HEADERS, SCRIPT, Browser, name
 
 PAGES = 400
+DAY = 86_400.0
 _NEXT = re.compile(rb'<a rel="next" href="([^"]+)">')
 _LINK = re.compile(rb'<a href="([^"]+)">')
 
@@ -118,6 +119,29 @@ def test_who_opens_any_links_as_fast_is_stopped(pace):
     for _ in range(120):
         crawler.crawl()
     assert 30 <= crawler.statuses.index(403) <= 80
+
+
+@pytest.mark.parametrize("minutes", [1, 5])
+def test_midnight_is_no_new_budget_for_who_was_stopped_just_before(minutes):
+    client = site()
+    client.clock.now += DAY - client.clock.now % DAY - 60 * minutes
+    crawler = Reader(client, (0.5, 1.5))
+    while client.clock.now % DAY > DAY / 2 or len(crawler.statuses) < 600:
+        crawler.crawl()
+    assert crawler.statuses.count(200) <= 60
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_people_read_on_over_midnight(by_hand):
+    """The other side: with the same clearance, by "next", an evening after the other."""
+    client = site()
+    client.clock.now += DAY - client.clock.now % DAY
+    for _ in range(3):
+        client.clock.now += DAY - client.clock.now % DAY - 900
+        reader = Reader(client, (5.0, 40.0), by_hand=by_hand)
+        for _ in range(90):
+            reader.turn()
+        assert set(reader.statuses) == {200}
 
 
 def test_who_turns_pages_faster_than_anybody_reads_is_stopped():

@@ -3,7 +3,7 @@
 --
 -- A record has k: the key; b: a block as JSON, u: its end, p: its prefix; s: a score {identity, total, at, day,
 -- suspicious visits, challenges, reasons}; e: entries; o: the number of offences, w: until when they are remembered.
-local WEEK, DAY, SLACK = 604800, 86400, 60
+local WEEK, DAY, NIGHT, SLACK = 604800, 86400, 21600, 60
 
 local function get_known(key)
   local data = redis.call("GET", P .. "m:" .. key)
