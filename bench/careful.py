@@ -143,9 +143,9 @@ def over_midnight(
 
 
 def mixed_claims(
-    claims: Sequence[str], pace: tuple[float, float], *, requests: int = 600, seed: int = 1
+    claims: Sequence[str], pace: tuple[float, float], *, strip: bool = False, requests: int = 600, seed: int = 1
 ) -> dict[str, int]:
-    """Ask without JavaScript, and change to the next claim whenever a page is declined."""
+    """Ask without JavaScript, and change to the next claim whenever a page is declined. *strip*: without marks."""
     site, known = SimulatedSite(documentation), _Frontier(seed)
     try:
         crawler = SimulatedBrowser(site, ADDRESS, scripts=False)
@@ -158,7 +158,7 @@ def mixed_claims(
             if not link:
                 break
             headers = {"sec_fetch_site": "same-origin", "referer": "http://example.org/" + crawler.here.lstrip("/")}
-            answer = crawler.ask(link, **{**headers, **_CLAIMS[claim]})
+            answer = crawler.ask(plain(link) if strip else link, **{**headers, **_CLAIMS[claim]})
             if answer.status == 200:
                 came[claim] += 1
                 crawler.here, crawler.body = plain(link), answer.body
@@ -191,8 +191,12 @@ def crawls() -> Iterator[tuple[str, str, Crawl]]:
         ("page", "script", "prefetch", "frame"), ("page", "script"), ("page", "frame"), ("script", "page"),
         ("page", "frame", "window"), ("frame", "window", "script", "prefetch", "page"),
         tuple(_CLAIMS),
+        ("page", "prefetch"),
     ):  # fmt: skip
         yield f"mixed: {', '.join(claims)}", "30", partial(mixed_claims, claims, quick)
+    for claims in (("page", "prefetch"), ("page", "frame")):
+        name = f"mixed, without marks: {', '.join(claims)}"
+        yield name, "30", partial(mixed_claims, claims, quick, strip=True)
 
 
 def main(arguments: Sequence[str] = ()) -> None:

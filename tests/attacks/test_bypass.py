@@ -252,6 +252,45 @@ def test_what_a_prefetch_may_have(visitor, today, hides_marks, code):
     assert detector(account, StateReply(None, (), today=10_000)) == ()
 
 
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_who_has_used_up_its_pages_gets_none_by_another_claim(claim):
+    """Our own: prefetches had a budget of their own after that."""
+    crawler = Browser(site(), scripts=False)
+    assert crawl(crawler, 40) == K1
+    assert crawl(crawler, 40, suffix="/more", **CLAIMS[claim]) == 0
+
+
+def test_prefetches_use_up_nothing_that_is_read():
+    """The other side: without JavaScript, four pages are loaded in advance for each that is read."""
+    reader = Browser(site(), scripts=False)
+    for number in range(K1):
+        assert reader.read(word(number)).status == 200
+        if number < 10:
+            assert crawl(reader, 4, seconds=1, suffix=word(number), **CLAIMS["prefetch"]) == 4
+
+
+def test_who_holds_a_clearance_prefetches_where_others_have_used_up_the_pages():
+    """The other side: two people behind one address, of whom one has no JavaScript."""
+    client = site()
+    holder = Browser(client)
+    holder.read("/start")
+    holder.read("/other")
+    assert crawl(Browser(client, scripts=False), 40) == K1
+    assert crawl(holder, 20, **CLAIMS["prefetch"]) == 20
+
+
+def test_in_a_class_prefetches_without_a_clearance_are_served_as_pages_are():
+    """The other side: the address of ten who hold clearances may have ten times as many pages without one."""
+    client = site()
+    pupils = [Browser(client) for _ in range(10)]
+    for number in range(6):
+        for pupil in pupils:
+            pupil.read(word(number))
+    newcomer = Browser(client, scripts=False)
+    assert crawl(newcomer, 3 * K1, seconds=1) == 3 * K1
+    assert crawl(newcomer, 10, seconds=1, suffix="/more", **CLAIMS["prefetch"]) == 10
+
+
 # ---- Responses are judged and rewritten, whatever the request says
 
 

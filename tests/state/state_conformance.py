@@ -508,6 +508,8 @@ class StateConformance:
 
         assert [state.record_visit(on(7)).today for _ in range(3)] == [1, 2, 3]
         assert state.record_visit(ask()).today == 0
+        read = msgspec.structs.replace(on(7, visitor=HOME + "/read", kind="asset"), daily=HOME)
+        assert [state.record_visit(read).today for _ in range(2)] == [3, 3], "asked for without another page"
         assert state.record_visit(on(7, ANN)).today == 1
         assert state.record_visit(on(7, kind="asset")).today == 3
         assert state.record_visit(on(7), "asset").today == 4

@@ -153,6 +153,11 @@ class Engine:
         is_page = visit.kind == "page" and not visit.bot and visit.reader == visit.prefix
         return self._by_day and is_page and ELSEWHERE not in visit.anomalies
 
+    def needs_read(self, visit: Visit) -> bool:
+        """Tell whether judging *visit*, a page that is loaded in advance, needs `StateReply.read_today`."""
+        is_counted = self._by_day and visit.kind == "prefetch" and not visit.bot and visit.visitor != ""
+        return is_counted and visit.reader == visit.prefix and ELSEWHERE not in visit.anomalies
+
     def note_report(self, visit: Visit, report: BrowserReport) -> bool:
         """
         Tell the detectors with a method `on_report` what the script of a page reports.

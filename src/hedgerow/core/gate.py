@@ -170,7 +170,7 @@ class Gate:
             return self._closed(visit)
         if visit.kind == "page" and visit.visitor != visit.prefix and self._is_cleared_page(visit):
             await self._count_cleared_page(visit, reply)
-        elif engine.needs_held(visit, reply) or ":" in visit.prefix:
+        elif visit.kind == "prefetch" or engine.needs_held(visit, reply) or ":" in visit.prefix:
             reply = await self._with_others(visit, reply, counted_as)
         decision, block = engine.judge(visit, reply)
         if decision.action == "challenge" and visit.visitor != visit.prefix:
@@ -245,6 +245,8 @@ class Gate:
         A page without a clearance also counts for its IPv6 network, whose addresses may all be those of one client.
         """
         engine = self.engine
+        if engine.needs_read(visit):
+            reply = msgspec.structs.replace(reply, read_today=await self._read_today(visit))
         if engine.needs_held(visit, reply):
             reply = msgspec.structs.replace(reply, held=await self._held(visit.prefix, visit.at))
         if ":" not in visit.prefix or not engine.needs_network(visit):
@@ -269,6 +271,12 @@ class Gate:
             reply = msgspec.structs.replace(reply, held=await self._held(visit.prefix, visit.at))
         decision = engine.judge_program_page(visit, reply)
         return msgspec.structs.replace(decision, observed=self.observes) if decision is not None else None
+
+    async def _read_today(self, visit: Visit) -> int:
+        """Return how many pages of today count for an address, without another one."""
+        day, key = self.engine.policy.day_of(visit.at), visit.reader + "/read"
+        query = StateQuery(visit.at, "asset", key, key, "", count=True, day=day, daily=visit.reader)
+        return (await self._ask(query)).today
 
     def _network_query(self, visit: Visit, kind: Kind) -> StateQuery:
         key = "network:" + network_of(visit.address)

@@ -75,13 +75,14 @@ class StateReply(msgspec.Struct, frozen=True, gc=False):
 
     *block* is the block in force, of the visitor, of everyone at its address, or of its network. *counts* has one
     number for each window, in the settings' order; it is empty where the visit was not counted. *strikes* is how many
-    accounts at this address are blocked now. *score* is the visitor's, or None where nothing is known of it. *today*
-    is how many pages count for the name *daily* of the query on this day, this one among them. *entries* are the last
-    few addresses that it asked for without a marker, the latest last. *offences* has the keys that were blocked before,
-    as far as that is remembered, and how often. *site_rate* is how many visits a second the whole site has had lately,
+    accounts at this address are blocked now. *score* is the visitor's, or None where nothing is known of it. *today* is
+    how many pages count for the name *daily* of the query on this day, this one among them. *entries* are the last few
+    addresses that it asked for without a marker, the latest last. *offences* has the keys that were blocked before, as
+    far as that is remembered, and how often. *site_rate* is how many visits a second the whole site has had lately,
     this one among them. *held* is how many clearances are used side by side at the address, where a detector asked for
-    it: see `Engine.needs_held`. *of_network* and *held_in_network* are the same for the visitor's IPv6 network: pages
-    of today without a clearance, and clearances.
+    it: see `Engine.needs_held`. *read_today* is how many pages the address has read today, for a visit that counts
+    apart from these, where the engine asked for it: see `Engine.needs_read`. *of_network* and *held_in_network* are the
+    same for the visitor's IPv6 network: pages of today without a clearance, and clearances.
     """
 
     block: Block | None
@@ -93,6 +94,7 @@ class StateReply(msgspec.Struct, frozen=True, gc=False):
     offences: tuple[tuple[str, int], ...] = ()
     site_rate: float = 0.0
     held: int = 0
+    read_today: int = 0
     of_network: int = 0
     held_in_network: int = 0
 

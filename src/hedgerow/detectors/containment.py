@@ -14,7 +14,8 @@ package indexes do not count.
 
 What scripts fetch counts apart, because a page may fetch all its links. So do prefetched pages, and what other sites
 make a browser load. None of these uses up the pages that a visitor may read. They have limits of their own, or a
-crawler could say that it is a script.
+crawler could say that it is a script. Once the pages that an address may read are used up, scripts and prefetches get
+none either: a page from which they could come would not be served.
 
 A gateway is an address of several people, such as a school. For each clearance that is held there side by side with
 others, the address may have another k1 pages without one. A crawler gains nothing by this: with each of these
@@ -202,8 +203,12 @@ class ContainmentDetector:
         most = _ADDRESSES * self._k1 * (1 + reply.held_in_network)
         if reply.of_network > most and BY_PROGRAM not in visit.anomalies and visit.proof != "pending":
             return (_NETWORK.evidence(limit=most),)
-        # A call does not count. Once the pages are used up, it is not served either.
-        if reply.today + (visit.kind == "call") <= limit or BY_PROGRAM in visit.anomalies or visit.proof == "pending":
+        if BY_PROGRAM in visit.anomalies or visit.proof == "pending":
+            return ()
+        # Calls do not count, and prefetched pages count apart. Once the pages are used up, neither are served.
+        if reply.read_today and reply.read_today >= (most := self._k1 * (1 + reply.held)):
+            return (_k1_evidence(most),)
+        if reply.today + (visit.kind == "call") <= limit:
             return ()
         return (_SCRIPTED.evidence(limit=limit) if is_script else _k1_evidence(limit),)
 
@@ -233,7 +238,7 @@ class ContainmentDetector:
 
     def needs_held(self, visit: Visit, reply: StateReply) -> bool:
         """Tell whether the pages without a clearance are used up, unless the address is a gateway."""
-        return reply.today >= self._k1 and visit.reader == visit.prefix
+        return (reply.today >= self._k1 or reply.read_today >= self._k1) and visit.reader == visit.prefix
 
 
 @lru_cache(maxsize=64)
