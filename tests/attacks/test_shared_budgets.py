@@ -144,6 +144,21 @@ def test_clearances_that_are_hoarded_at_one_address_share_a_budget(clearances):
     assert "k2-address" in codes
 
 
+def test_whoever_calculates_has_not_paid_for_the_pages_of_its_address():
+    """Our own: thirty clearances whose challenges the watch let them solve silently read 906 of 1,169 pages."""
+    client = site("[containment]\nk2 = 100\n")
+    gate, crawlers = client.site.app.gate, pool(client, 10, 5)
+    for one in crawlers:
+        one.read("/again")
+        key = client.entries[-1].visit.visitor
+        gate.state.update_score(gate.engine.policy.flag(key, client.clock.now, "suspect", "campaign"))
+        one.read("/and/again")
+    assert {score.challenges for key, score in gate.state.scores() if key.startswith("clearance:")} == {1}
+    for number in range(300, 800):
+        crawlers[number % 10].got += crawlers[number % 10].read(word(number)).status == 200
+    assert sum(one.got for one in crawlers) <= 100 + 10 * 12
+
+
 def test_who_is_asked_for_an_image_gets_no_calculation_instead():
     client = site("[containment]\nk2 = 40\n")
     asked = next(one for one in pool(client, 4, 30) if one.got < 30)

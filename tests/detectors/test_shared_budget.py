@@ -93,6 +93,39 @@ def test_who_has_paid_is_asked_less_often():
     assert here.read(1, today=51, score=paid) == ["k2-address"]
 
 
+@pytest.mark.parametrize(
+    ("calculations", "challenges", "is_asked"), [(0, 1, False), (1, 1, True), (3, 3, True), (2, 3, False)]
+)
+def test_a_calculation_is_no_price(calculations, challenges, is_asked):
+    """Our own: whom the watch took for a crawler, and let solve silently, had paid for fifty pages."""
+    here = Address()
+    here.fill()
+    for _ in range(calculations):
+        here.detect.on_calculation("clearance:01")
+    assert here.read(1, today=21, score=VisitorScore(challenges=challenges)) == ["k2-address"] * is_asked
+
+
+def test_who_has_read_an_image_has_paid_whatever_it_calculated_before_and_after():
+    """The other side: somebody who reads slowly solves calculations all the time, which are not counted."""
+    here, asked = Address(), VisitorScore("suspect", 1.0, challenges=1, reasons=(("k2-address", 1),))
+    here.fill()
+    for _ in range(5):
+        here.detect.on_calculation("clearance:01")
+    assert here.read(1, today=21, score=asked) == ["k2-address"]
+    assert here.read(1, today=31, score=VisitorScore(challenges=1, reasons=asked.reasons)) == ["k2-address"], "faded"
+    assert here.read(1, today=31, score=VisitorScore(challenges=1)) == []
+    here.detect.on_calculation("clearance:01")
+    assert here.read(1, today=41, score=VisitorScore(challenges=2)) == []
+    assert here.read(1, today=51, score=VisitorScore(challenges=2)) == ["k2-address"]
+
+
+def test_it_remembers_the_calculations_of_a_bounded_number_of_visitors():
+    detect = SharedBudgetDetector(BrowserSigns(), 50)
+    for number in range(12_000):
+        detect.on_calculation(f"clearance:{number:x}")
+    assert len(detect._solved) == 10_000
+
+
 def test_who_has_not_answered_is_asked_on():
     here, asked = Address(), VisitorScore("suspect", 1.0, reasons=(("k2-address", 1),))
     here.fill()

@@ -58,6 +58,8 @@ class Engine:
         self._by_traits: dict[tuple[bool, ...], tuple[Detector, ...]] = {}
         found = [getattr(detector, "on_clearance", None) for detector in self._detectors]
         self._on_clearance: list[Callable[[Visit], None]] = [learn for learn in found if learn is not None]
+        worked = [getattr(detector, "on_calculation", None) for detector in self._detectors]
+        self._on_calculation: list[Callable[[str], None]] = [learn for learn in worked if learn is not None]
         asked = [getattr(detector, "needs_held", None) for detector in self._detectors]
         self._needs_held: list[Callable[[Visit, StateReply], bool]] = [asks for asks in asked if asks is not None]
         given = [getattr(detector, "on_program_page", None) for detector in self._detectors]
@@ -130,6 +132,11 @@ class Engine:
         """Tell the detectors with a method `on_clearance` that the visitor of *visit* obtained a clearance."""
         for learn in self._on_clearance:
             learn(visit)
+
+    def note_calculation(self, visitor: str) -> None:
+        """Tell the detectors with a method `on_calculation` that a calculation was enough to end a challenge."""
+        for learn in self._on_calculation:
+            learn(visitor)
 
     def needs_held(self, visit: Visit, memory: StateReply) -> bool:
         """Tell whether a detector with a method `needs_held` needs `StateReply.held` to judge this visit."""

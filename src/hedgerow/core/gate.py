@@ -384,7 +384,7 @@ class Gate:
         """Return whether the visitor has no clearance, or has to earn the one that it has again."""
         return not visit.bot and visit.visitor != "" and (visit.reader == visit.prefix or decision.owes)
 
-    async def solved(self, visit: Visit, key: str, kind: ChallengeKind, at: float, *, asked: bool = True) -> None:  # noqa: ARG002 - one shape
+    async def solved(self, visit: Visit, key: str, kind: ChallengeKind, at: float, *, asked: bool = True) -> None:
         """
         Clear the visitor who solved a challenge, and whose key is *key* from now on.
 
@@ -394,6 +394,8 @@ class Gate:
         """
         self.engine.note_clearance(visit)
         if asked:
+            if kind == "work":
+                self.engine.note_calculation(key)
             self._note_answer(visit, at)
             change = self.engine.policy.cleared(key, at)
             is_new = key != visit.visitor

@@ -38,6 +38,8 @@ _CODE = EvidenceCode(
     "another `k2` for each visitor there that does. The clearance has to be earned again by an image or a recording.",
 )  # fmt: skip
 _MOST_ADDRESSES = 2_000
+_MOST_VISITORS = 10_000
+_ASKED, _PAID = -1, -2
 _BITS = 4_096
 _SEVERAL = 3
 _CROWD = 16
@@ -84,6 +86,14 @@ class SharedBudgetDetector:
         self._own_k2 = k2
         self._limits = DailyLimits() if limits is None else limits
         self._addresses: OrderedDict[str, _Address] = OrderedDict()
+        self._solved: OrderedDict[str, int] = OrderedDict()
+        """For visitors: how often each has solved a calculation, or `_ASKED` or `_PAID` once it was asked."""
+
+    def on_calculation(self, visitor: str) -> None:
+        """Note a challenge that was solved by a calculation, which any program can do."""
+        solved = self._solved.get(visitor, 0)
+        if visitor.startswith(CLEARANCE) and solved >= 0:
+            self._note(visitor, solved + 1)
 
     def on_report(self, visit: Visit, report: BrowserReport) -> None:
         """Note a visitor that uses a page by hand."""
@@ -97,6 +107,8 @@ class SharedBudgetDetector:
             return ()
         if _is_asked(reply.score):
             # Until it has answered, also where the script of a page asks for a calculation.
+            if self._solved.get(visit.visitor, 0) != _ASKED:
+                self._note(visit.visitor, _ASKED)
             return (_CODE.evidence(limit=self._k2),)
         if not is_page_view(visit):
             return ()
@@ -109,10 +121,30 @@ class SharedBudgetDetector:
             here.readers |= {visit.visitor}
         if len(here.readers) < _SEVERAL or len(here.by_hand) >= _CROWD:
             return ()
-        has_paid = reply.score is not None and reply.score.challenges > 0
         limit = self._k2 * (1 + len(here.by_hand))
-        is_due = reply.today % (_SELDOM if has_paid else _OFTEN) == 1
+        is_due = reply.today % (_SELDOM if self._has_paid(visit.visitor, reply.score) else _OFTEN) == 1
         return (_CODE.evidence(limit=limit),) if is_due and here.different_pages > limit else ()
+
+    def _has_paid(self, visitor: str, score: VisitorScore | None) -> bool:
+        """
+        Tell whether a visitor has read an image or listened to a recording, as far as is known here.
+
+        Calculations are no price, or every crawler that the watch has found would have paid. Another process may have
+        seen the answer; then the visitor has had more challenges than calculations.
+        """
+        if score is None or not score.challenges:
+            return False
+        solved = self._solved.get(visitor, 0)
+        if solved == _ASKED and not _has_code(score):
+            # Reasons are forgotten with the answer.
+            self._note(visitor, solved := _PAID)
+        return solved == _PAID or score.challenges > solved >= 0
+
+    def _note(self, visitor: str, solved: int) -> None:
+        self._solved[visitor] = solved
+        self._solved.move_to_end(visitor)
+        if len(self._solved) > _MOST_VISITORS:
+            self._solved.popitem(last=False)
 
     @property
     def _k2(self) -> int:
@@ -129,7 +161,11 @@ class SharedBudgetDetector:
 
 
 def _is_asked(score: VisitorScore | None) -> bool:
-    return score is not None and score.identity == "suspect" and any(code == _CODE.code for code, _ in score.reasons)
+    return score is not None and score.identity == "suspect" and _has_code(score)
+
+
+def _has_code(score: VisitorScore) -> bool:
+    return any(code == _CODE.code for code, _ in score.reasons)
 
 
 def _build(context: DetectorContext) -> SharedBudgetDetector | None:
