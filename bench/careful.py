@@ -2,7 +2,8 @@
 What crawlers get that are careful about the daily budget, in simulated time, on PostgreSQL's documentation.
 
 `python -m bench careful [--only WORD]`: Hedgerow, its watch and its challenges are the real ones in this process, with
-default settings; the clock is set by hand. None of these crawlers can read images. It takes minutes.
+default settings; the clock is set by hand. None of these crawlers can read images. People read over midnight as well.
+It takes ten minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 from random import Random
 
 from bench.arena.in_process import SimulatedBrowser, SimulatedSite, plain
-from bench.arena.simulated import CRAWLS, DAY, documentation, documentation_links
+from bench.arena.simulated import CRAWLS, DAY, PACES, WALKS, documentation, documentation_links, read
 from bench.arena.stage import DOCUMENTATION
 
 ADDRESS = "192.0.2.7"
@@ -59,9 +60,10 @@ class _Frontier:
         links[:] = [link for link in links if plain(link) not in self.got]
         return self.dice.choice(links) if links else ""
 
-    def known_page(self) -> str:
-        """Return a page that the crew has, or the home page."""
-        return self.dice.choice(sorted(self.got)) if self.got else "/"
+    def entry(self) -> str:
+        """Return the address of a page that a member of the crew has a link to and nobody has, or of the home page."""
+        links = {plain(link) for own in self._links.values() for link in own} - self.got
+        return self.dice.choice(sorted(links)) if links else "/"
 
 
 def hoard(
@@ -70,7 +72,7 @@ def hoard(
     """
     Obtain clearances at one address, and read with them in turn, each by links that it got itself.
 
-    With *uses* each is replaced by a new one after so many pages.
+    Each begins at a page of its own, as if typed. With *uses* each is replaced by a new one after so many pages.
     """
     site, known = SimulatedSite(documentation), _Frontier(seed)
     site.clock.now += DAY - site.clock.now % DAY + 8 * 60 * _MINUTE
@@ -79,7 +81,7 @@ def hoard(
         def another() -> SimulatedBrowser:
             crawler = SimulatedBrowser(site, ADDRESS, reads_images=False)
             site.clock.now += known.dice.uniform(*pace)
-            if crawler.type(known.known_page()):
+            if crawler.type(known.entry()):
                 known.add(crawler)
             return crawler
 
@@ -174,7 +176,7 @@ def mixed_claims(
 def crawls() -> Iterator[tuple[str, str, Crawl]]:
     """What is measured: its name, the goal, and how."""
     quick, slow = (0.5, 2.0), (4.0, 9.0)
-    for clearances in (3, 10, 30, 60):
+    for clearances in (3, 10, 30, 60, 100):
         yield f"hoard: {clearances} clearances in turn", "150", partial(hoard, clearances, quick)
     for clearances, uses in ((10, 9), (30, 4), (30, 9), (60, 9)):
         name = f"hoard: {clearances} clearances in turn, each for {uses} pages"
@@ -199,6 +201,21 @@ def crawls() -> Iterator[tuple[str, str, Crawl]]:
         yield name, "30", partial(mixed_claims, claims, quick, strip=True)
 
 
+def readers_over_midnight(pages: int = 150, people: int = 3) -> Iterator[str]:
+    """The rows of a table in Markdown: people who begin to read half of their *pages* before midnight."""
+    for by_hand in (True, False):
+        for order, walk in WALKS.items():
+            for pace in PACES:
+                before = pages / 2 * sum(pace) / 2
+                found = [
+                    read(walk, pace, pages, seed, by_hand=by_hand, images=True, before_midnight=before)
+                    for seed in range(people)
+                ]
+                challenged, refused = sum(one.challenges for one in found), sum(one.refusals for one in found)
+                row = [order, f"{pace[0]:g} to {pace[1]:g}", "keys" if by_hand else "none", challenged, refused]
+                yield "| " + " | ".join(map(str, row)) + " |"
+
+
 def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench careful")
     parser.add_argument("--only", default="", help="crawlers whose name contains this")
@@ -211,3 +228,7 @@ def main(arguments: Sequence[str] = ()) -> None:
             found = crawl()
             met = ", ".join(f"{key} {value}" for key, value in found.items() if key != "pages")
             print(f"| {name} | {found['pages']} | {goal} | {met} |", flush=True)
+    if options.only in "people over midnight":
+        print("\n| people over midnight | s per page | reports | challenges | refusals |\n|---|--:|---|--:|--:|")
+        for line in readers_over_midnight():
+            print(line, flush=True)

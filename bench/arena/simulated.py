@@ -26,8 +26,8 @@ _MOST_MINUTES = 30
 _NEXT = re.compile(rb'<a accesskey="n" href="([^"]+)"')
 _ANY = re.compile(rb'<a [^>]*href="([^"]+)"')
 _GOES_BACK = 0.3
-_PACES = ((0.5, 1.5), (1.5, 3.5), (3.0, 8.0), (6.0, 14.0))
-_PACES_OF_CRAWLERS = ((0.05, 0.2), (0.2, 0.5), *_PACES)
+PACES = ((0.5, 1.5), (1.5, 3.5), (3.0, 8.0), (6.0, 14.0))
+_PACES_OF_CRAWLERS = ((0.05, 0.2), (0.2, 0.5), *PACES)
 Click = tuple[str, str]
 """The page on the screen, and the link of it that is clicked."""
 Walk = Callable[[SimulatedBrowser, Random], Iterator[Click]]
@@ -202,14 +202,25 @@ WALKS: dict[str, Walk] = {"next": _by_next, "list": _by_list, "links": _by_links
 CRAWLS: dict[str, Walk] = {order: _as_crawler(order) for order in ("breadth", "depth", "random")}
 
 
-def read(walk: Walk, pace: tuple[float, float], pages: int, seed: int, *, by_hand: bool, images: bool) -> Read:
+def read(
+    walk: Walk,
+    pace: tuple[float, float],
+    pages: int,
+    seed: int,
+    *,
+    by_hand: bool,
+    images: bool,
+    before_midnight: float | None = None,
+) -> Read:
     """
     Let somebody with JavaScript read PostgreSQL's documentation, at a *pace* of so many seconds per page.
 
     Without *by_hand* the browser reports nothing about how pages are used, as with `Sec-GPC`. With *images* the reader
-    solves images, too.
+    solves images, too. It begins some seconds *before_midnight*, or at another time.
     """
     site, dice = SimulatedSite(documentation), Random(seed)
+    if before_midnight is not None:
+        site.clock.now += DAY - site.clock.now % DAY - before_midnight
     try:
         reader, after = SimulatedBrowser(site, "192.0.2.1", by_hand=by_hand, reads_images=images), 0
         for here, link in islice(walk(reader, dice), pages):
@@ -234,7 +245,7 @@ def readers_by_pace(pages: int = 150, people: int = 3) -> list[str]:
     ]
     for by_hand in (True, False):
         for order, walk in WALKS.items():
-            for pace in _PACES:
+            for pace in PACES:
                 found = [read(walk, pace, pages, seed, by_hand=by_hand, images=True) for seed in range(people)]
                 challenged, refused = sum(one.challenges > 0 for one in found), sum(one.refusals > 0 for one in found)
                 after, reports = (
@@ -270,7 +281,7 @@ def report() -> list[str]:
             row(f"{name}: most pages in 24 hours, begun at 0, 8, 16 or 23 h", got, "at most 150", met=got <= 150)
             grown = growth(prices, 100)
             row(f"{name}: price of a page within 100 pages, times the first", grown, "at least 10", met=grown >= 10)
-    for pace, typed, images in product((_PACES[0], _PACES[-1]), (False, True), (False, True)):
+    for pace, typed, images in product((PACES[0], PACES[-1]), (False, True), (False, True)):
         name = f"addresses {'from a list, as if typed' if typed else 'made up'}, {pace[0]:g} to {pace[1]:g} s"
         name += f", solves {'all' if images else 'calculations'}"
         lines.append(f"| {name}: pages of 600 | {made_up(pace, 600, images=images, typed=typed)} | | |")
