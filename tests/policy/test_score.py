@@ -67,6 +67,18 @@ def test_midnight_is_no_new_day_for_a_browser_that_was_challenged_just_before(ke
     assert challenges_on(score, counted_day(before, key, later.at, 1)) == challenges
 
 
+@pytest.mark.parametrize(
+    ("identity", "reasons", "challenges"),
+    [("person", (), 1), ("person", (("path-random-like", 1),), 6), ("suspect", (("path-random-like", 1),), 5)],
+    ids=["answered", "faded", "not answered"],
+)
+def test_whoever_has_answered_an_image_begins_anew_at_midnight(identity, reasons, challenges):
+    """The other side: people can read images, and are not asked sooner than on any other day."""
+    score = VisitorScore(identity, 0.0, 23 * HOUR, 0, challenges=5, reasons=reasons)
+    later = ScoreUpdate("clearance:1", 25 * HOUR, 1, HOUR, weight=0.1, challenged=True)
+    assert updated_score(score, later).challenges == challenges
+
+
 def test_the_challenges_of_several_evenings_do_not_add_up():
     """Somebody reads from ten to one each night, and solves one challenge before midnight and one after it."""
     score = None

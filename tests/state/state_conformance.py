@@ -455,6 +455,18 @@ class StateConformance:
                     assert (score.day, score.challenges) == ((8, 1) if key == HOME else (7, 2))
         assert [(score.day, score.challenges) for _, score in state.scores()] == [(8, 2), (8, 1)]
 
+    @pytest.mark.parametrize(("answers", "day"), [(True, 8), (False, 7)])
+    def test_an_image_that_was_answered_ends_the_day_of_a_browser(self, answers, day):
+        state, holder = self.state(WINDOW), "clearance:0011"
+        for number in range(5):
+            state.update_score(
+                ScoreUpdate(holder, START + 10 * number, 7, 1e9, 1.0, ("a",), challenged=True, identity="suspect")
+            )
+            if number < 4 or answers:
+                state.update_score(ScoreUpdate(holder, START + 10 * number + 5, 7, 1e9, cleared=True))
+        state.update_score(ScoreUpdate(holder, START + 60, 8, 1e9, 0.1))
+        assert dict(state.scores())[holder].day == day
+
     def test_an_entry_alone_is_no_standing(self):
         state = self.state(WINDOW)
         state.update_score(ScoreUpdate(HOME, START, 1, 1.0, entry="/item/7"))

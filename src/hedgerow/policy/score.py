@@ -16,6 +16,8 @@ _CLOCK_AHEAD = 86_400.0
 """A score from so many seconds after the visit was written by a clock that was ahead. Visits are never so late."""
 _NIGHT = 21_600.0
 """Seconds without any change of its score after which the challenges of yesterday no longer count for a visitor."""
+_CAPTCHA_PRICE = 5
+"""The challenge of a day from which on none is a calculation."""
 _ONE_BROWSER = (CLEARANCE, ACCOUNT)
 
 
@@ -37,8 +39,9 @@ def counted_day(score: VisitorScore | None, key: str, at: float, day: int) -> in
     Return the day for which the visitor *key* is counted at *at*, which is on *day*.
 
     Midnight is no reason to begin anew for a visitor that was challenged a moment ago: its day ends when its score has
-    not changed for six hours, and at the next midnight at the latest. An address may be that of many people, of whom
-    somebody is always awake, so its day ends at midnight.
+    not changed for six hours, and at the next midnight at the latest. It begins anew if it has answered an image or a
+    recording, which most programs cannot. An address may be that of many people, of whom somebody is always awake, so
+    its day ends at midnight.
 
     >>> score = VisitorScore(at=86_000.0, day=0, challenges=2)
     >>> [counted_day(score, "clearance:1", at, 1) for at in (86_500.0, 107_000.0, 108_000.0)]
@@ -48,7 +51,9 @@ def counted_day(score: VisitorScore | None, key: str, at: float, day: int) -> in
     """
     if score is None or not score.challenges or score.day != day - 1 or not key.startswith(_ONE_BROWSER):
         return day
-    return score.day if at - score.at < _NIGHT else day
+    # Reasons are forgotten with an answer. Those of a suspicion that has faded are not.
+    has_answered = score.challenges >= _CAPTCHA_PRICE and score.identity == "person" and not score.reasons
+    return day if has_answered or at - score.at >= _NIGHT else score.day
 
 
 def suspicious_visits_on(score: VisitorScore | None, day: int) -> int:

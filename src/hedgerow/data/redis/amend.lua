@@ -22,9 +22,12 @@ elseif weight ~= 0 or identity ~= "" or cleared or #ARGV > 10 then
     left = before[2] * 0.5 ^ (math.max(0, now - before[3]) / half_life)
     if left <= 1e-6 then left = 0 end
   end
-  -- The day of a browser that was challenged a moment ago does not end at midnight.
+  -- The day of a browser that was challenged a moment ago does not end at midnight, unless it has answered an image.
   local is_browser = string.sub(key, 1, 10) == "clearance:" or string.sub(key, 1, 8) == "account:"
-  if before[6] > 0 and before[4] == day - 1 and is_browser and at - before[3] < NIGHT then day = before[4] end
+  local has_answered = before[6] >= 5 and before[1] == "person" and #before[7] == 0
+  if before[6] > 0 and before[4] == day - 1 and is_browser and at - before[3] < NIGHT and not has_answered then
+    day = before[4]
+  end
   local today = math.max(before[4], day)
   local same = before[4] == today
   local reasons = before[7]
