@@ -202,18 +202,20 @@ def crawls() -> Iterator[tuple[str, str, Crawl]]:
 
 
 def readers_over_midnight(pages: int = 150, people: int = 3) -> Iterator[str]:
-    """The rows of a table in Markdown: people who begin to read half of their *pages* before midnight."""
+    """The rows of a table in Markdown: people who read some of their *pages* before midnight, and those of noon."""
     for by_hand in (True, False):
         for order, walk in WALKS.items():
             for pace in PACES:
-                before = pages / 2 * sum(pace) / 2
-                found = [
-                    read(walk, pace, pages, seed, by_hand=by_hand, images=True, before_midnight=before)
-                    for seed in range(people)
-                ]
-                challenged, refused = sum(one.challenges for one in found), sum(one.refusals for one in found)
-                row = [order, f"{pace[0]:g} to {pace[1]:g}", "keys" if by_hand else "none", challenged, refused]
-                yield "| " + " | ".join(map(str, row)) + " |"
+                cells: list[object] = [order, f"{pace[0]:g} to {pace[1]:g}", "keys" if by_hand else "none"]
+                for share in (None, 0.2, 0.5):
+                    before = DAY / 2 if share is None else share * pages * sum(pace) / 2
+                    found = [
+                        read(walk, pace, pages, seed, by_hand=by_hand, images=True, before_midnight=before)
+                        for seed in range(people)
+                    ]
+                    cells.append(sum(one.challenges for one in found))
+                    cells.append(sum(one.refusals for one in found))
+                yield "| " + " | ".join(map(str, cells)) + " |"
 
 
 def main(arguments: Sequence[str] = ()) -> None:
@@ -229,6 +231,7 @@ def main(arguments: Sequence[str] = ()) -> None:
             met = ", ".join(f"{key} {value}" for key, value in found.items() if key != "pages")
             print(f"| {name} | {found['pages']} | {goal} | {met} |", flush=True)
     if options.only in "people over midnight":
-        print("\n| people over midnight | s per page | reports | challenges | refusals |\n|---|--:|---|--:|--:|")
+        print("\n| 3 people | s per page | reports | noon | refused | a fifth before it | refused | half | refused |")
+        print("|---|--:|---|--:|--:|--:|--:|--:|--:|")
         for line in readers_over_midnight():
             print(line, flush=True)
