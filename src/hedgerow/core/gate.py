@@ -244,10 +244,11 @@ class Gate:
 
         A page without a clearance also counts for its IPv6 network, whose addresses may all be those of one client.
         """
-        engine = self.engine
+        engine, most = self.engine, reply
         if engine.needs_read(visit):
             reply = msgspec.structs.replace(reply, read_today=await self._read_today(visit))
-        if engine.needs_held(visit, reply):
+            most = msgspec.structs.replace(reply, today=max(reply.today, reply.read_today))
+        if engine.needs_held(visit, most):
             reply = msgspec.structs.replace(reply, held=await self._held(visit.prefix, visit.at))
         if ":" not in visit.prefix or not engine.needs_network(visit):
             return reply

@@ -203,13 +203,13 @@ class ContainmentDetector:
         most = _ADDRESSES * self._k1 * (1 + reply.held_in_network)
         if reply.of_network > most and BY_PROGRAM not in visit.anomalies and visit.proof != "pending":
             return (_NETWORK.evidence(limit=most),)
-        if BY_PROGRAM in visit.anomalies or visit.proof == "pending":
-            return ()
         # Calls do not count, and prefetched pages count apart. Once the pages are used up, neither are served.
-        if reply.read_today and reply.read_today >= (most := self._k1 * (1 + reply.held)):
-            return (_k1_evidence(most),)
-        if reply.today + (visit.kind == "call") <= limit:
+        is_used_up = reply.read_today and reply.read_today >= self._k1 * (1 + reply.held)
+        is_within = reply.today + (visit.kind == "call") <= limit and not is_used_up
+        if is_within or BY_PROGRAM in visit.anomalies or visit.proof == "pending":
             return ()
+        if is_used_up:
+            return (_k1_evidence(self._k1 * (1 + reply.held)),)
         return (_SCRIPTED.evidence(limit=limit) if is_script else _k1_evidence(limit),)
 
     def on_program_page(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
@@ -238,7 +238,7 @@ class ContainmentDetector:
 
     def needs_held(self, visit: Visit, reply: StateReply) -> bool:
         """Tell whether the pages without a clearance are used up, unless the address is a gateway."""
-        return (reply.today >= self._k1 or reply.read_today >= self._k1) and visit.reader == visit.prefix
+        return reply.today >= self._k1 and visit.reader == visit.prefix
 
 
 @lru_cache(maxsize=64)
