@@ -112,8 +112,9 @@ class Engine:
             # Nor do programs use up what people at the same address may read.
             daily = visit.reader + "/programs"
         elif ARRIVAL in visit.anomalies:
-            # Nor do the frames of other sites, which only look like this over plain HTTP.
-            daily = visit.reader + "/arrivals"
+            # Nor do the frames of other sites, which look like this over plain HTTP.
+            apart = "/arrivals"
+            daily = visit.reader + apart
         elif visit.account:
             daily = visit.reader
         if rule is not None and rule.apart:
