@@ -70,6 +70,9 @@ _MAX_ENTRIES = 1 << 12
 _MAX_VALUES_LENGTH = 1500
 _MAX_NAMES_LENGTH = 1000
 
+_TELLING = frozenset({b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"x-requested-with"})
+"""Headers that browsers do not send over plain HTTP, or not for another site."""
+
 _Fields = Mapping[bytes, bytes]
 
 
@@ -417,8 +420,7 @@ def _signs_of_other_sites(method: str, fields: _Fields, cookie: bytes) -> tuple[
     It sends none of our cookies with such a request, except into a window.
     """
     has_cookie = VISITOR_COOKIE in cookie or CLEARANCE_COOKIE in cookie
-    if has_cookie or b"sec-fetch-site" in fields or b"x-requested-with" in fields:
-        # Another site may not add `X-Requested-With`.
+    if has_cookie or not _TELLING.isdisjoint(fields):
         return ()
     kind = client_kind(method, fields)
     if kind == "browser":
