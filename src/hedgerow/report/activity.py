@@ -23,13 +23,13 @@ Ints = NDArray[np.int64]
 
 KINDS = (
     "", "log-in attempts", "scan", "form posts", "API calls", "file downloads", "feed reader", "monitoring",
-    "parts of pages", "the site itself", "contradiction",
+    "parts of pages", "the site itself", "contradiction", "sweep",
 )  # fmt: skip
 """Names of the kinds, "" for none."""
 
-NO_KIND, LOGINS, SCAN, POSTS, CALLS, FILES, FEEDS, HEADS, PARTS, OWN, CONTRADICTION = range(len(KINDS))
+NO_KIND, LOGINS, SCAN, POSTS, CALLS, FILES, FEEDS, HEADS, PARTS, OWN, CONTRADICTION, SWEEP = range(len(KINDS))
 ABUSE = (LOGINS, SCAN, POSTS)
-PROGRAMS = (CALLS, FILES, FEEDS, HEADS)
+PROGRAMS = (CALLS, FILES, FEEDS, HEADS, SWEEP)
 
 _LEAST = {LOGINS: 5, SCAN: 2, POSTS: 5, CALLS: 10, FILES: 20, FEEDS: 3, HEADS: 5, PARTS: 1}
 """The fewest requests of a kind."""
@@ -43,7 +43,7 @@ page that asks for it, and behind it another. Who works on a site sends somethin
 LEAST_FORMS, SHARE_OF_FORMS = 20, 0.45
 """Posts of one and the same form, and their share, if its page is fetched before each."""
 
-_BUSY = {CALLS: 50, FILES: 20, FEEDS: 3, HEADS: 5}
+_BUSY = {CALLS: 50, FILES: 20, FEEDS: 3, HEADS: 5, SWEEP: 1}
 """The requests from which on a kind that people may have, too, is a program's."""
 
 _LOOPBACK = np.uint64(127)
@@ -78,6 +78,7 @@ _SENTENCES = {
     PARTS: "{count:,} of its {total:,} requests are for icons, or for files that a page shows.",
     OWN: "It is the site itself: its address is the site's own, or its user agent names the site.",
     CONTRADICTION: "It browses like a person, but not at this pace or in this order.",
+    SWEEP: "It asked for one page and nothing else, as did nearly all visitors, who share its user agent.",
 }
 _HABITS = (
     "It asked for robots.txt, and within ten seconds for a page.",
@@ -161,6 +162,12 @@ class Activity:
                 (lone >= LEAST_LONE) & (lone >= LONE_SHARE * pages) & (different >= LEAST_DIFFERENT),
             ]
         )
+
+    def add_sweep(self, part: Flags) -> None:
+        """Mark the sources that are *part* of a sweep, unless they have another kind."""
+        part = part & (self.kind == NO_KIND)
+        self.kind[part] = SWEEP
+        self.count[part] = self.total[part]
 
     @property
     def abuse(self) -> Flags:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.report.activity import ABUSE, CONTRADICTION, FEEDS, HEADS, OWN, PARTS, Activity
+from hedgerow.report.activity import ABUSE, CONTRADICTION, FEEDS, HEADS, OWN, PARTS, SWEEP, Activity
 from hedgerow.report.heuristics import NAMES, YES, Votes
 from hedgerow.report.live_opinions import DetectorOpinion
 from hedgerow.report.source_labels import (
@@ -233,10 +233,11 @@ def inherit(
 
     Where members do the very same, one known crawler is enough. Where they share a network or a user agent, a quarter
     of them must be known, because others may share these as well; of very many, two. Very many sources none of which is
-    known, and none of which loads a page as a browser does, are crawlers together.
+    known, and none of which loads a page as a browser does, are crawlers together. Who is part of a sweep is not known
+    by itself, but only together with the others.
     """
     for name, kind, members in campaigns:
-        crawlers = members[labels.label[members] == CRAWLER]
+        crawlers = members[(labels.label[members] == CRAWLER) & (labels.activity[members] != SWEEP)]
         many = len(members) >= _VERY_MANY
         least = max(_FEWEST_CRAWLERS, 0 if many else _CRAWLERS * len(members)) if kind == _COMPANY else 1
         alike = many and np.mean(browsing[members] > _EVEN) >= _NEARLY_ALL

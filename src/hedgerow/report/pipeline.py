@@ -38,6 +38,7 @@ from hedgerow.report.source_labels import (
     SourceLabels,
     residual_traffic,
 )
+from hedgerow.report.sweep import find_sweep
 from hedgerow.report.tables.line_parser import OTHER_CLIENT
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.report.tables.topics import BROWSER, TOPIC_SHIFT
@@ -108,6 +109,8 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         votes, declared, opinions = of_figures.result()
         activity = Activity(tables.figures)
     with watch("judging"):
+        if declared is not None:
+            activity.add_sweep(find_sweep(tables, declared.state))
         opinions["shape"] = shapes
         opinions["activity"] = ActivityOpinion(activity)
         own = [name for name in OPINIONS if name in opinions]
