@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.report import pubcrawl
 from hedgerow.report.activity import OWN, Activity, ActivityOpinion, named_hosts, own_addresses
-from hedgerow.report.campaigns.group_links import Requests
+from hedgerow.report.campaigns.group_links import Requests, RobotsRequests
 from hedgerow.report.campaigns.search import find
 from hedgerow.report.campaigns.traffic_similarity import SimilarityLimits
 from hedgerow.report.heuristics import BrowsingOpinion, HeuristicsOpinion, ReportModel, Votes, load_model
@@ -346,9 +346,12 @@ def campaigns(
     chosen = np.flatnonzero(~people)
     chosen = np.sort(chosen[np.lexsort((chosen, -tables.requests[chosen]))[:MOST_SOURCES]])
     rows = tables.store.first_pages(tables.figures.sources[chosen], _FIRST)
-    # All crawlers ask for robots.txt and all browsers for icons, whether they are there or not.
+    # All crawlers ask for robots.txt and all browsers for icons, whether they are there or not. When crawlers do so may
+    # tell something.
     flags = rows["flags"].astype(np.int64)
-    telling = (flags & ROBOTS == 0) & (flags >> TOPIC_SHIFT != BROWSER)
+    asking = flags & ROBOTS != 0
+    robots = RobotsRequests(tables.places(rows["source"])[asking], rows["t"][asking] / 1e6)
+    telling = ~asking & (flags >> TOPIC_SHIFT != BROWSER)
     rows = {name: column[telling] for name, column in rows.items()}
     requests = Requests(
         tables.places(rows["source"]),
@@ -356,6 +359,7 @@ def campaigns(
         _numbered(rows["page"].astype(np.uint64)),
         rows["shape"].astype(np.int64),
         rows["status"].astype(np.int64),
+        robots,
     )
     names = tables.sources
     agents = None if declared is None else declared.agents_of(np.arange(len(names)))
