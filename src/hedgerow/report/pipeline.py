@@ -129,7 +129,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
             shared,
             in_turn["manner"].probability,
         )
-        label_by_habits(judgements, activity.habits, tables.figures["pages"] >= LEAST_PAGES)
+        label_by_habits(judgements, activity.habits, tables.figures)
     crowd = residual_traffic(judgements, shapes.counts, shapes.plan, shapes.night)
     report = Report(
         tables, judgements, declared=declared, votes=votes, rules=shapes.rules, crowd=crowd, silent=silent,
