@@ -146,7 +146,10 @@ def crawler_with_images(source: str, *, days: int = 6) -> list[str]:
 
 
 def test_a_crawler_that_loads_images_and_asks_for_robots_again_and_again_is_a_contradiction(tmp_path):
-    found, listed, _ = judged(tmp_path / "log", [site_log(), *crawler_with_images("203.0.113.9")])
+    found, listed, said = judged(tmp_path / "log", [site_log(), *crawler_with_images("203.0.113.9")])
+    assert (
+        "images and referrers as a person's, and a pace, an order or requests for robots.txt that no person has" in said
+    )
     assert (found["203.0.113.9"]["label"], found["203.0.113.9"]["kind"]) == ("crawler", "contradiction")
     # Its score is one half: exports hold 0.9 and more, unless they are told otherwise.
     assert found["203.0.113.9"]["score"] == 0.5

@@ -9,6 +9,7 @@ import pytest
 
 from hedgerow.report.blocklist import listings
 from hedgerow.report.pipeline import Options, make
+from hedgerow.report.summary import deeds
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.request.bots import Bots, known_bots
 
@@ -56,6 +57,14 @@ def test_sources_that_all_send_the_same_single_request_are_a_sweep(tmp_path):
     # With user agents hidden nothing ties them together.
     found, _ = labels(tmp_path / "log", [site_log(people=3, crawlers=0), *visits()], ignore_agents=True)
     assert {found[address(n)][0] for n in range(COUNT)} == {"unknown"}
+
+
+def test_what_a_source_did_as_part_of_a_sweep_is_said_in_words(tmp_path):
+    (tmp_path / "log").write_text("".join([site_log(people=3, crawlers=0), *visits()]))
+    with Tables([str(tmp_path / "log")], memory=500_000_000) as tables:
+        report = make(tables, Bots(known=known_bots()), Options())
+        said = deeds(report, tables.sources.index(address(5)))
+    assert said == "made 1 request for the same page as very many others"
 
 
 PEOPLE = {
