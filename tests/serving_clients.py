@@ -31,7 +31,7 @@ class Served:
 
     def __init__(self, folder: Any, text: str = "") -> None:
         said = f"directory = '{folder}'\n{text}\n[[serve.clients]]\nname = 'shop'\ntoken = '{TOKEN}'\n"
-        self.settings = settings(said)
+        self.settings = settings(said).without_clearances()
         self.port = 0
         self.running = False
         self.start()

@@ -14,6 +14,7 @@ TESTED_BY = {
     "attacks/test_admin.py": ("web/admin/access",),
     "attacks/test_availability.py": ("proxy/connections",),
     "attacks/test_faults.py": ("corrupt_files",),
+    "attacks/test_framing.py": ("web/cookie_test",),
     "attacks/test_settings.py": ("settings/dangers",),
     "cli/test_personal_data.py": ("cli/visitor_store",),
     "cli/test_service.py": ("web/run_file", "cli/running_service"),

@@ -101,6 +101,8 @@ class Browser:
         if "sec-fetch-site" not in self.headers:
             clicked.pop("sec-fetch-site", None)
         page = self.send(target, headers={**clicked, **headers})
+        if page.status == 302:
+            page = self.send(page.header("location").decode(), headers={**clicked, **headers})
         self.here = target
         if self.scripts and page.status == 200 and _SCRIPT.search(page.body):
             self.clear()

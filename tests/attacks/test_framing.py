@@ -11,6 +11,8 @@ from hedgerow.watch.watch import Watch
 from .browsers import EMBEDDED, EVIL, FAST, ME, OTHER, OVER_HTTP, Browser, site, word
 
 HOWS = sorted(EMBEDDED)
+IN_PAGES = sorted(set(EMBEDDED) - {"popup"})
+"""Without windows: what another site opens there cannot be told from a link over plain HTTP."""
 
 
 @pytest.fixture(params=["before the first page", "with a clearance"])
@@ -249,41 +251,156 @@ def test_images_and_styles_over_plain_http(accept, referrer):
     assert victim.is_undisturbed()
 
 
+@pytest.fixture(params=["new", "new, without scripts", "with a clearance", "without scripts"])
+def victim_over_http(request: pytest.FixtureRequest) -> Browser:
+    """A reader over plain HTTP, where browsers do not say which site asks."""
+    reader = Browser(site(), headers=OVER_HTTP, scripts="without scripts" not in request.param)
+    if not request.param.startswith("new"):
+        reader.read("/")
+        reader.read("/one")
+    return reader
+
+
+@pytest.mark.parametrize("how", IN_PAGES)
+def test_sixty_pages_at_once_over_plain_http(victim_over_http, how):
+    """Our own: sixty frames reached the rate limit of the address, and the pages that it may have in a day."""
+    statuses = [victim_over_http.embedded(word(number), how).status for number in range(60)]
+    assert statuses.count(200) <= 40, "a crawler that looks like this gets no more"
+    assert victim_over_http.is_undisturbed()
+
+
+@pytest.mark.parametrize("how", IN_PAGES)
+def test_five_hundred_pages_in_three_seconds_over_plain_http(victim_over_http, how):
+    """Our own: more than any rate limit allows."""
+    for number in range(500):
+        victim_over_http.client.clock.now += 0.005
+        victim_over_http.embedded(word(number), how)
+    assert victim_over_http.is_undisturbed()
+
+
+@pytest.mark.parametrize("how", IN_PAGES)
 @pytest.mark.parametrize("referrer", [EVIL, None])
+def test_the_pages_of_a_day_over_plain_http(victim_over_http, how, referrer):
+    """Our own: frames of another site used up the pages of an address, also where they hide who asks."""
+    for number in range(60):
+        victim_over_http.client.clock.now += 30
+        victim_over_http.embedded(word(number), how, headers={"referer": referrer})
+    assert victim_over_http.is_undisturbed()
+
+
+@pytest.mark.parametrize("how", IN_PAGES)
+def test_numbered_pages_over_plain_http(victim_over_http, how):
+    """Our own: thirty numbered frames made readers with a clearance suspects."""
+    for number in range(30):
+        victim_over_http.embedded(f"/item/{number}", how)
+    assert victim_over_http.is_undisturbed()
+
+
+@pytest.mark.parametrize("how", IN_PAGES)
+def test_marks_that_nobody_issued_over_plain_http(victim_over_http, how):
+    """Our own: random marks, and random addresses below the prefix of opaque links."""
+    for number in range(30):
+        victim_over_http.embedded(f"/one?~={'A' * 23}.{number:04}", how)
+        victim_over_http.embedded("/~" + f"{number:03}" * 20, how)
+    assert victim_over_http.is_undisturbed()
+
+
+@pytest.mark.parametrize("how", IN_PAGES)
+def test_links_issued_to_the_attacker_over_plain_http(victim_over_http, how):
+    """Our own: links and hidden links of a page that somebody else was given, each five times."""
+    page = Browser(victim_over_http.client, OTHER, headers=OVER_HTTP).read("/")
+    for link in marked_links_in(page.body) + traps_in(page.body):
+        for _ in range(5):
+            victim_over_http.embedded(link, how)
+    assert victim_over_http.is_undisturbed()
+
+
 @pytest.mark.parametrize("scripts", [True, False])
-def test_frames_over_plain_http(referrer, scripts):
-    """Our own: frames of another site used up the pages of an address. A browser without scripts has nothing else."""
+def test_frames_are_no_session_of_the_visitor_over_plain_http(scripts):
+    """Our own: the watch judged sixty frames of other sites as pages that somebody at this address read."""
     client = site()
-    reader = Browser(client, headers=OVER_HTTP, scripts=scripts)
-    reader.read("/")
-    for number in range(60):
-        client.clock.now += 30
-        reader.send(word(number), cookies=False, headers={"referer": referrer})
-    assert reader.is_undisturbed()
+    victim = Browser(client, headers=OVER_HTTP, scripts=scripts)
+    watch = Watch(client.site.app.gate.engine.policy, client.site.app.gate.state.update_score, windows=object())
+    for number in range(30):
+        victim.embedded(word(number), "iframe")
+        watch.see(client.entries[-1].visit, client.entries[-1].decision)
+    assert watch.pending == 0
 
 
-def test_a_clearance_lets_in_who_comes_after_the_frames():
-    """Our own: the first page of a reader cannot be told from a frame. A challenge comes first, once."""
+def test_a_surge_of_frames_over_plain_http_is_no_reason_to_ask_people():
+    """Our own: an advertisement makes many browsers load pages, so that the whole site would be on its guard."""
+    client = site("[rotating]\nentries = 50\n")
+    statuses = []
+    for number in range(300):
+        client.clock.now += 1
+        reader = Browser(client, f"10.0.{number // 200}.{number % 200}", headers=OVER_HTTP)
+        statuses.append(reader.embedded(word(number), "iframe").status)
+    assert statuses[-1] == 302
+    for scripts in (True, False):
+        assert Browser(client, f"10.1.1.{scripts:d}", headers=OVER_HTTP, scripts=scripts).is_undisturbed()
+
+
+def test_a_blocked_reader_is_not_blocked_longer_by_frames_over_plain_http():
+    """Our own: each frame began the block of the address again."""
     client = site()
+    evidence = Evidence("density", "density-visitor", 1.0, "Fast.")
+    client.site.app.gate.state.commit(Block(ME, ME, client.clock.now, client.clock.now + 60, "refuse", evidence))
     victim = Browser(client, headers=OVER_HTTP)
-    for number in range(60):
-        client.clock.now += 30
-        victim.send(word(number), cookies=False, headers={"referer": EVIL})
-    assert victim.read("/start").status == 403
-    victim.clear()
+    for number in range(10):
+        client.clock.now += 5
+        assert victim.embedded(word(number), "iframe").status == 429
+    client.clock.now += 15
     assert victim.is_undisturbed()
 
 
-def test_who_says_that_other_sites_made_it_come_over_plain_http_gets_no_more():
+def test_a_browser_that_keeps_cookies_is_sent_on_once_and_keeps_its_address():
+    """Who comes after many frames is asked for a cookie by a redirect to the same page."""
+    client = site()
+    victim = Browser(client, headers=OVER_HTTP, scripts=False)
+    for number in range(20):
+        victim.embedded(word(number), "iframe")
+    redirect = victim.send("/start?page=2&a=%C3%BC")
+    assert redirect.status == 302
+    assert redirect.header("cache-control") == b"no-store"
+    address = redirect.header("location").decode()
+    assert address.startswith("/start?page=2&a=%C3%BC&~=")
+    assert victim.send(address).status == 200
+    assert client.entries[-1].visit.target == "/start?page=2&a=%C3%BC"
+    frame = Browser(client, headers=OVER_HTTP, scripts=False)
+    assert frame.send(address, cookies=False).status == 403, "a frame keeps no cookie"
+
+
+@pytest.mark.parametrize("mode", ["opaque", "readable", "off"])
+def test_with_other_marks_too(mode):
+    client = site(f"[marker]\nmode = '{mode}'\n")
+    victim = Browser(client, headers=OVER_HTTP)
+    for number in range(60):
+        victim.embedded(word(number), "iframe")
+    # Where links are not marked, the first page cannot be sent on.
+    assert victim.read("/start").status == (403 if mode == "off" else 200)
+    assert mode == "off" or victim.is_undisturbed()
+
+
+def test_who_looks_like_a_frame_over_plain_http_gets_no_more():
+    """A crawler without cookies has half of k1 as a frame, and k1 by links: together as much as one with them."""
     client = site()
     crawler = Browser(client, headers=OVER_HTTP, scripts=False)
     statuses = []
     for number in range(60):
         client.clock.now += 5
         statuses.append(crawler.send(word(number), cookies=False, headers={"referer": EVIL}).status)
-    assert statuses == [200] * 20 + [403] * 40
+    assert statuses == [200] * 10 + [302] * 50
     statuses = [crawler.read(word(number)).status for number in range(60, 120)]
     assert statuses.count(200) == 20
+
+
+def test_who_drops_each_cookie_but_follows_the_redirect_gets_no_more():
+    client = site()
+    got = 0
+    for number in range(100):
+        client.clock.now += 5
+        got += Browser(client, headers=OVER_HTTP, scripts=False).read(word(number)).status == 200
+    assert got == 30
 
 
 def test_an_api_for_other_sites_is_not_declined():

@@ -102,7 +102,7 @@ def test_a_surge_is_logged_once_at_its_start_and_once_at_its_end(caplog):
         assert codes(detect, visit("10.2.0.1", at=START + 900)) == []
     began, ended = caplog.messages
     assert "page by page" in began
-    assert "not asked any more" in ended
+    assert "a clearance are not asked any more" in ended
 
 
 def test_entries_0_means_that_the_whole_site_is_never_on_its_guard():

@@ -364,7 +364,8 @@ class Protect:
 def ask(server: Protect, path: str = "/") -> int:
     """The status of one request for a page, on a connection of its own: any worker may get it."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    request = urllib.request.Request(server.url + path, headers={"Connection": "close", "Accept": "text/html"})
+    headers = {"Connection": "close", "Accept": "text/html", "Sec-Fetch-Mode": "navigate"}
+    request = urllib.request.Request(server.url + path, headers=headers)
     try:
         with opener.open(request, timeout=PATIENCE) as answer:
             answer.read()

@@ -88,6 +88,8 @@ def hedgerow(protect: Callable[..., Protect], upstream: Nginx) -> Protect:
 def make_suspect(hedgerow: Protect) -> None:
     """Whoever is at 127.0.0.1 asks for changed links until it is challenged; a person there is shown a page."""
     with httpx.Client(base_url=hedgerow.url, headers=BROWSER, timeout=PATIENCE, trust_env=False) as client:
+        # It keeps the cookie: without, over plain http, it could be a frame of another site.
+        client.get("/")
         for n in range(20):
             answer = client.get(f"/~{n:02}{'A' * 60}")
             if answer.status_code == 403:

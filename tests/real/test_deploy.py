@@ -31,7 +31,7 @@ from serving_clients import TOKEN, following, served
 from .conftest import missing
 from .forms import AsgiServer, DeployedNginx, Form, Got, ProxyForm, WsgiServer, asgi_site, send, wsgi_site
 from .servers import HEDGEROW, Running, answers, free_port, stopping, wait_for
-from .test_forms import CONTAINED, FIREFOX, ME, OTHER, SMALL
+from .test_forms import CONTAINED, FIREFOX, ME, OTHER, PAGE, SMALL
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 EDITED = "127.0.0.40"
@@ -92,7 +92,7 @@ def started(command: list[str], folder: Path, port: int) -> Running:
 
 
 def get(port: int, target: str, address: str = ME, **more) -> Got:
-    headers = [*FIREFOX, *more.pop("more", [])]
+    headers = [*FIREFOX, PAGE, *more.pop("more", [])]
     return send(port, target, address=address, headers=headers, **more)
 
 

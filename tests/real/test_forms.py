@@ -45,6 +45,8 @@ FIREFOX = [
     ("Accept-Language", "en-US,en;q=0.5"),
     ("Accept-Encoding", "gzip, deflate"),
 ]
+PAGE = ("Sec-Fetch-Mode", "navigate")
+"""What it adds for a page, to an address of this machine."""
 SMALL = "[policy]\nsuspects = 'refuse'\n[density]\nwindows = [{ count = 3, seconds = 60.0, of = 'pages' }]\n"
 UNSEEN = {"forward-auth": {"claimed images", "posts", "forged"}, "client": {"posts", "forged"}}
 """Where a visit turns out to be another kind than it claimed by an answer that this form does not see or read."""
@@ -238,8 +240,9 @@ def perform(form: Form, script: Script) -> Play:
         headers = [
             ("User-Agent", agent) if agent and name == "User-Agent" else (name, value) for name, value in FIREFOX
         ]
-        if bare:
-            headers = headers[:1]
+        headers = headers[:1] if bare else headers
+        if not any(name.lower().startswith("sec-fetch-") for name, _ in more):
+            headers.append(PAGE)
         if referer:
             headers.append(("Referer", "http://shop.example" + referer))
         answer = form.ask(target, address=address, method=method, headers=[*headers, *more], body=body)
@@ -418,7 +421,7 @@ def test_who_asks_nginx_under_the_names_that_it_sets_gains_nothing(forms):
     for n in range(6):
         lies = [("X-Forwarded-For", f"10.9.8.{n}"), ("X-Forwarded-Uri", "/style.css"), ("X-Hedgerow-Ref", "x"),
                 ("X-Forwarded-Method", "POST"), ("X-Forwarded-Host", "other.example")]  # fmt: skip
-        got = form.ask(f"/item/{n}", address=ME, headers=[*FIREFOX, *lies])
+        got = form.ask(f"/item/{n}", address=ME, headers=[*FIREFOX, PAGE, *lies])
         form.clock.now += 1.0
     assert got.status == 429
     visit = form.entries[0].visit

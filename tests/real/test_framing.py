@@ -29,6 +29,8 @@ from .servers import Nginx, Protect
 
 ELSEWHERE = "127.0.0.3"
 """An address of this machine that is another site for browsers: not 127.0.0.1, whatever the port."""
+NAME, OTHER_NAME = "wiki.test", "evil.test"
+"""Names of both sites, for browsers alone: under a name that is not local they say over plain http nothing of sites."""
 PAGES = 80
 READ = 10
 _PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Page {n}</title>
@@ -97,7 +99,7 @@ def attack_page(url: str, marks: list[str], traps: list[str], own: str) -> str:
 
 
 @contextlib.contextmanager
-def other_site() -> Iterator[ThreadingHTTPServer]:
+def other_site(address: str = ELSEWHERE) -> Iterator[ThreadingHTTPServer]:
     """A site at another address, with one page, that redirects from `/to?ADDRESS`."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -115,7 +117,7 @@ def other_site() -> Iterator[ThreadingHTTPServer]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer((ELSEWHERE, 0), Handler)
+    server = ThreadingHTTPServer((address, 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -153,51 +155,58 @@ def attack(hedgerow: Protect, address: Callable[[], str]) -> Iterator[str]:
         yield own + "/"
 
 
-def check_visits(hedgerow: Protect) -> None:
-    """The attack was tried, and of the victim's own visits each one passed."""
+@pytest.fixture
+def attack_over_http(hedgerow: Protect, address: Callable[[], str]) -> Iterator[str]:
+    """The same, at names that are not local. What the owner gets at the victim's own address could be the victim's."""
+    marks, traps = harvested(hedgerow.url, address())
+    with other_site("127.0.0.1") as server:
+        own, site = f"http://{OTHER_NAME}:{server.server_port}", hedgerow.url.replace("127.0.0.1", NAME)
+        server.page = attack_page(site, marks, traps, own).encode()  # type: ignore[attr-defined]
+        yield own + "/"
+
+
+def check_visits(hedgerow: Protect, signs: frozenset[str] = frozenset({"elsewhere"})) -> None:
+    """The attack was tried, as visits with one of *signs* show, and of the victim's own visits each one passed."""
     assert hedgerow.blocked() == {}
     hedgerow.stop()
     visits = [visit for visit in hedgerow.visits() if visit["address"] == "127.0.0.1"]
-    caused = [visit for visit in visits if "elsewhere" in visit["signs"].split() or visit["prefetch"]]
+    caused = [visit for visit in visits if signs & {*visit["signs"].split()} or visit["prefetch"]]
     own = [visit for visit in visits if visit not in caused]
     print(len(caused), "visits caused by the other site,", len(own), "others")  # noqa: T201
     assert len(caused) >= 50
     assert [(v["target"], v["action"], v["code"], v["signs"]) for v in own if v["action"] != "pass"] == []
 
 
-def test_chromium(hedgerow: Protect, attack: str) -> None:
+def read_in_chromium(attack: str, rules: str, pages: int = READ) -> None:
+    """Open the other site's page, and read pages of the site that it leads to. *rules* say where names are."""
     if not Path(browsing.CHROMIUM).exists():
         missing("chromium")
-    arguments = [
-        f"{argument}, EXCLUDE {ELSEWHERE}" if "host-resolver-rules" in argument else argument
-        for argument in browsing.ARGUMENTS
-    ]
+    arguments = [one for one in browsing.ARGUMENTS if "host-resolver-rules" not in one]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browsing.CHROMIUM, args=arguments)
+        browser = playwright.chromium.launch(
+            executable_path=browsing.CHROMIUM, args=[*arguments, f"--host-resolver-rules={rules}"]
+        )
         with browsing.tab(browser) as page:
             page.goto(attack, wait_until="commit")
             page.wait_for_selector("h1:text-is('Page 60')")
             chance = random.Random(3)
-            for _ in range(READ):
+            for _ in range(pages):
                 texts = page.locator("p > a").all_inner_texts()
                 name = chance.choice([text for text in texts if text.startswith("to page")])
                 page.get_by_role("link", name=name, exact=True).first.click()
                 page.wait_for_selector(f"h1:text-is('Page {name.rpartition(' ')[2]}')")
                 time.sleep(0.5 + chance.random())
         browser.close()
-    check_visits(hedgerow)
 
 
-def test_firefox(hedgerow: Protect, attack: str, program: Callable[[str], str], tmp_path: Path) -> None:
-    preferences = {"network.proxy.no_proxies_on": f"127.0.0.1, {ELSEWHERE}"}
-    firefox = Firefox(program("firefox-esr"), tmp_path / "firefox" / "profile", preferences)
+def read_in_firefox(attack: str, firefox: Firefox, pages: int = READ) -> None:
     try:
         with firefox.tab() as tab:
             # Not until everything is loaded: some of it never is.
             firefox.call("browsingContext.navigate", context=tab.context, url=attack, wait="none")
             tab.wait_for_title("Page 60")
             chance = random.Random(3)
-            for _ in range(READ):
+            for _ in range(pages):
                 # A hidden link may have the same text.
                 seen = "[...document.querySelectorAll('p > a')].filter(link => link.getClientRects().length)"
                 name = tab.evaluate(f"(link => (link.id = 'next', link.textContent))({seen}[{chance.randrange(5)}])")
@@ -206,4 +215,31 @@ def test_firefox(hedgerow: Protect, attack: str, program: Callable[[str], str], 
                 time.sleep(0.5 + chance.random())
     finally:
         firefox.end()
+
+
+def test_chromium(hedgerow: Protect, attack: str) -> None:
+    read_in_chromium(attack, f"MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE {ELSEWHERE}")
     check_visits(hedgerow)
+
+
+def test_firefox(hedgerow: Protect, attack: str, program: Callable[[str], str], tmp_path: Path) -> None:
+    preferences = {"network.proxy.no_proxies_on": f"127.0.0.1, {ELSEWHERE}"}
+    read_in_firefox(attack, Firefox(program("firefox-esr"), tmp_path / "firefox" / "profile", preferences))
+    check_visits(hedgerow)
+
+
+def test_chromium_over_plain_http(hedgerow: Protect, attack_over_http: str) -> None:
+    read_in_chromium(attack_over_http, f"MAP {NAME} 127.0.0.1, MAP {OTHER_NAME} 127.0.0.1, MAP * ~NOTFOUND", READ // 2)
+    check_visits(hedgerow, frozenset({"elsewhere", "arrival"}))
+
+
+def test_firefox_over_plain_http(
+    hedgerow: Protect, attack_over_http: str, program: Callable[[str], str], tmp_path: Path
+) -> None:
+    preferences = {
+        "network.proxy.no_proxies_on": f"127.0.0.1, {NAME}, {OTHER_NAME}",
+        "network.dns.localDomains": f"{NAME},{OTHER_NAME}",
+    }
+    firefox = Firefox(program("firefox-esr"), tmp_path / "firefox" / "profile", preferences)
+    read_in_firefox(attack_over_http, firefox, READ // 2)
+    check_visits(hedgerow, frozenset({"elsewhere", "arrival"}))

@@ -43,9 +43,10 @@ CRAWLER, PERSON = "198.51.100.7", "198.51.100.8"
 
 def ask(server: Protect, host: str, path: str = "/", address: str = CRAWLER, *more: str) -> tuple[int, str]:
     """Status and page of a request for *host* from *address*."""
-    command = ["curl", "-sk", "--max-time", "20", "-H", f"Host: {host}", "-H", f"X-Forwarded-For: {address}",
-               "-H", "Accept: text/html", "-A", "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Firefox/128.0",
-               "-w", "\\n%{http_code}", *more, server.url + path]  # fmt: skip
+    headers = (f"Host: {host}", f"X-Forwarded-For: {address}", "Accept: text/html", "Sec-Fetch-Mode: navigate")
+    command = ["curl", "-sk", "--max-time", "20", *(word for header in headers for word in ("-H", header)),
+               "-A", "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Firefox/128.0", "-w", "\\n%{http_code}",
+               *more, server.url + path]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=True, timeout=30)
     page, _, status = done.stdout.rpartition("\n")
     return int(status), page

@@ -48,9 +48,12 @@ def site() -> Iterator[str]:
         server.shutdown()
 
 
+BROWSER = {"user-agent": "Mozilla/5.0", "accept": "text/html", "sec-fetch-mode": "navigate"}
+
+
 def ask(hedgerow: Protect, path: str, **headers: str) -> Any:
     connection = http.client.HTTPConnection("127.0.0.1", hedgerow.port, timeout=60)
-    connection.request("GET", path, headers={"user-agent": "curl/8.0", "accept": "text/html"} | headers)
+    connection.request("GET", path, headers=BROWSER | headers)
     answer = connection.getresponse()
     answer.read()
     connection.close()

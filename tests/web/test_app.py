@@ -20,7 +20,7 @@ def test_counters_blocks_links_and_the_names_of_pages_survive_other_settings():
     for _ in range(5):
         client.get(peer="198.51.100.7")
     client.get()
-    client.site.reload(settings(SMALL + "block_for = 5.0\n"))
+    client.site.reload(settings(SMALL + "block_for = 5.0\n").without_clearances())
     assert client.site.app.gate.blocked == 1
     assert client.get(peer="198.51.100.7").status == 429
     assert [client.get().status for _ in range(2)] == [200, 429]

@@ -28,7 +28,9 @@ PROGRAM: Pairs = (("User-Agent", "python-requests/2.32"), ("Accept", "applicatio
 NO_HEADERS: Pairs = ()
 SCRIPT = (("X-Requested-With", "XMLHttpRequest"), ("Sec-Fetch-Dest", "empty"), ("Sec-Fetch-Site", "same-origin"))
 FORM = (("Content-Type", "application/x-www-form-urlencoded"), ("Origin", f"http://{HOST}"))
-_NAMES = {FIREFOX: "Firefox", CURL: "curl", PROGRAM: "a program", NO_HEADERS: "nothing"}
+PAGE = (("Sec-Fetch-Dest", "document"), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Site", "none"))
+"""What Firefox adds for a page whose address was typed."""
+_NAMES = {(*FIREFOX, *PAGE): "Firefox", FIREFOX: "Firefox", CURL: "curl", PROGRAM: "a program", NO_HEADERS: "nothing"}
 _TRIES = 20
 _MOST_SHOWN = 50
 ISSUER = "127.0.0.17"
@@ -74,7 +76,7 @@ class Play:
     ) -> Answer:
         """Send a request and note it. While *again* says so, another is sent instead; only the last is noted."""
         # A browser keeps the fragment to itself.
-        request = Request(method, target.partition("#")[0], address, (*client, *more), body, chunked)
+        request = Request(method, target.partition("#")[0], address, _headers(client, more), body, chunked)
         answer = self.form.send(request)
         for _ in range(_TRIES):
             if not again(answer):
@@ -87,7 +89,7 @@ class Play:
     def ask_many(self, words: str, targets: Iterable[str], *, address: str, client: Pairs = FIREFOX, more: Pairs = (),
                  method: str = "GET") -> None:  # fmt: skip
         """Send requests and note their statuses."""
-        answers = [self.form.send(Request(method, target, address, (*client, *more))) for target in targets]
+        answers = [self.form.send(Request(method, target, address, _headers(client, more))) for target in targets]
         self.summarise(words, answers)
 
     def links_of(self, name: str, answer: Answer) -> tuple[list[str], list[str]]:
@@ -96,6 +98,12 @@ class Play:
             marked = [link for link in answer.links() if link.startswith("/~") or "~=" in link]
             self._links[name], self._links[f"{name}!"] = marked, answer.hidden_links()
         return self._links.get(name, []), self._links.get(f"{name}!", [])
+
+
+def _headers(client: Pairs, more: Pairs) -> Pairs:
+    is_browser = any(name == "Accept-Language" for name, _ in client)
+    says_what_for = any(name.startswith("Sec-Fetch-") for name, _ in more)
+    return (*client, *(PAGE if is_browser and not says_what_for else ()), *more)
 
 
 def referer(path: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ import msgspec
 from hedgerow.core.address import network_of
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.state import Detector, StateQuery, StateReply
-from hedgerow.core.visit import ARRIVAL, BY_PROGRAM, ELSEWHERE, INTO_WINDOW, Visit, is_fetched
+from hedgerow.core.visit import ARRIVAL, BY_PROGRAM, ELSEWHERE, INTO_WINDOW, Visit, is_fetched, may_be_caused_elsewhere
 from hedgerow.detectors.spec import VISIT_TRAITS, StateNeed, VisitTrait, traits_of
 from hedgerow.lists.model import Lists, decide
 from hedgerow.policy.decision_policy import DecisionPolicy, Outcome
@@ -114,8 +114,9 @@ class Engine:
             # Nor do programs use up what people at the same address may read.
             daily = visit.reader + "/programs"
         elif ARRIVAL in visit.anomalies:
-            # Nor do the frames of other sites, which only look like this over plain HTTP.
-            daily = visit.reader + "/arrivals"
+            # Nor do the frames of other sites, which look like this over plain HTTP.
+            apart = "/arrivals"
+            daily = visit.reader + apart
         elif visit.account:
             daily = visit.reader
         if rule is not None and rule.apart:
@@ -163,7 +164,7 @@ class Engine:
     def needs_read(self, visit: Visit) -> bool:
         """Tell whether judging *visit*, a page that is loaded in advance, needs `StateReply.read_today`."""
         is_counted = self._by_day and visit.kind == "prefetch" and not visit.bot and visit.visitor != ""
-        return is_counted and visit.reader == visit.prefix and ELSEWHERE not in visit.anomalies
+        return is_counted and visit.reader == visit.prefix and not may_be_caused_elsewhere(visit)
 
     def note_report(self, visit: Visit, report: BrowserReport) -> bool:
         """

@@ -23,7 +23,7 @@ from hedgerow.core.decision import FOLLOWED_LINK, Block, Decision, Evidence, Obs
 from hedgerow.core.engine import Engine
 from hedgerow.core.ledger import Entry, Ledger
 from hedgerow.core.state import ACCOUNT, CLEARANCE, State, StateQuery, StateReply, StateUnavailable
-from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, FORM, Kind, Visit
+from hedgerow.core.visit import ARRIVAL, BY_PROGRAM, BY_SCRIPT, ELSEWHERE, FORM, Kind, Visit
 from hedgerow.markers.token import PageDigests
 from hedgerow.policy.decision_policy import Outcome
 from hedgerow.policy.score import challenges_on, score_at, suspicious_visits_on
@@ -280,7 +280,7 @@ class Gate:
         return (await self._ask(query)).today
 
     def _network_query(self, visit: Visit, kind: Kind) -> StateQuery:
-        key = "network:" + network_of(visit.address)
+        key = "network:" + network_of(visit.address) + ("/arrivals" if ARRIVAL in visit.anomalies else "")
         return StateQuery(visit.at, kind, key, key, "", count=True, day=self.engine.policy.day_of(visit.at))
 
     async def _count_held(self, visit: Visit, reply: StateReply, address: str) -> None:

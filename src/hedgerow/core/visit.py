@@ -51,7 +51,9 @@ ARRIVAL = "arrival"
 """
 Code in `anomalies` for a page over plain HTTP, without our cookies, and not by a link of this site.
 
-Browsers do not say there whether another site shows it in a frame. So it counts apart from the pages that are read.
+Browsers do not say there whether another site shows it in a frame, where they send no cookies. So it counts apart from
+the pages that are read, and is not held against anybody. Once it is too much, the browser has to show that it keeps a
+cookie.
 """
 
 UNMARKED_SITE = "unmarked-site"
@@ -181,3 +183,8 @@ def is_fetched(visit: Visit) -> bool:
     if visit.method not in _READING:
         return FORM not in visit.anomalies
     return BY_SCRIPT in visit.anomalies or visit.kind == "prefetch"
+
+
+def may_be_caused_elsewhere(visit: Visit) -> bool:
+    """Return whether another site made the browser send this, or nobody knows: then it is not held against anybody."""
+    return ELSEWHERE in visit.anomalies or ARRIVAL in visit.anomalies

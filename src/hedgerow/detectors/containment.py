@@ -35,10 +35,10 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from hedgerow.core.daily_limits import K1, K2, DailyLimits
-from hedgerow.core.decision import BEYOND_K2, JUDGED_PERSON, Evidence, PolicyRule, VisitorScore
+from hedgerow.core.decision import BEYOND_K2, JUDGED_PERSON, K1_ARRIVALS, Evidence, PolicyRule, VisitorScore
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import ACCOUNT, StateReply
-from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, INTO_WINDOW, Visit, is_fetched
+from hedgerow.core.visit import ARRIVAL, BY_PROGRAM, BY_SCRIPT, ELSEWHERE, INTO_WINDOW, Visit, is_fetched
 from hedgerow.detectors.spec import (
     DetectorContext,
     DetectorSpec,
@@ -59,6 +59,8 @@ _SCRIPTED = EvidenceCode(
     "script. Declined with 429; nobody is blocked. These pages do not count for `k1`.",
 )  # fmt: skip
 _SCRIPTS = 2
+_ARRIVING = 2
+"""Which part of k1 may come without a cookie. One half, because such a client may read k1 pages by links, too."""
 _NETWORK = EvidenceCode(
     "containment", "k1-network", 1.0, "More than {limit} pages today without a clearance from this network.",
     "More than ten times `k1` pages today from one IPv6 network (/48), by visitors without a clearance; more for each "
@@ -79,6 +81,12 @@ _WINDOWS = EvidenceCode(
     "containment", "k1-windows", 1.0, "Other sites have opened more than {limit} pages today.",
     "More than `k1` pages today that other sites opened in windows, without a click of the user. This page is "
     "challenged; nothing else is.",
+)  # fmt: skip
+_ARRIVALS = EvidenceCode(
+    "containment", K1_ARRIVALS, 1.0, "More than {limit} pages today over plain http, without a cookie.",
+    "More than half of `k1` pages today at one address that came over plain http, without a cookie of this site, and "
+    "not by one of its links, as frames of other sites do. The browser has to show that it keeps a cookie, by a "
+    "redirect that nobody sees; one that does not is challenged. Such pages count for nothing else.",
 )  # fmt: skip
 _SCRIPTED_K2 = EvidenceCode(
     "containment-scripts", "k2-scripts", 1.0, "More than {limit} pages today for scripts.",
@@ -199,6 +207,8 @@ class ContainmentDetector:
             limit = (self._k1 if in_window else self._elsewhere or 2 * self._k1) * (1 + reply.held)
             code = _WINDOWS if in_window else _ELSEWHERE
             return (code.evidence(limit=limit),) if reply.today > limit else ()
+        if ARRIVAL in visit.anomalies:
+            return self._arrived(visit, reply)
         limit = (_SCRIPTS if is_script else 1) * self._k1 * (1 + reply.held)
         most = _ADDRESSES * self._k1 * (1 + reply.held_in_network)
         if reply.of_network > most and BY_PROGRAM not in visit.anomalies and visit.proof != "pending":
@@ -211,6 +221,16 @@ class ContainmentDetector:
         if is_used_up:
             return (_k1_evidence(self._k1 * (1 + reply.held)),)
         return (_SCRIPTED.evidence(limit=limit) if is_script else _k1_evidence(limit),)
+
+    def _arrived(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
+        """Judge a page that may be in a frame of another site."""
+        if visit.proof == "pending":
+            return ()
+        most = max(1, self._k1 // _ARRIVING)
+        limit, of_network = most * (1 + reply.held), _ADDRESSES * most * (1 + reply.held_in_network)
+        if reply.of_network > of_network:
+            return (_ARRIVALS.evidence(limit=of_network),)
+        return (_ARRIVALS.evidence(limit=limit),) if reply.today > limit else ()
 
     def on_program_page(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
         """Judge a program that is about to be given a page; *reply* has how many it was given today."""
@@ -238,7 +258,8 @@ class ContainmentDetector:
 
     def needs_held(self, visit: Visit, reply: StateReply) -> bool:
         """Tell whether the pages without a clearance are used up, unless the address is a gateway."""
-        return reply.today >= self._k1 and visit.reader == visit.prefix
+        least = self._k1 // _ARRIVING if ARRIVAL in visit.anomalies else self._k1
+        return reply.today >= least and visit.reader == visit.prefix
 
 
 @lru_cache(maxsize=64)
@@ -295,7 +316,19 @@ DETECTOR = DetectorSpec(
         EvidenceGroup("containment-scripts", PolicyRule("refuse", 0.0, retry_after=60.0), status=429),
         EvidenceGroup("containment-programs", PolicyRule("refuse", 0.0, retry_after=3600.0), status=429),
     ),
-    codes=(_K1, _NETWORK, _K2, _K2_PERSON, _BEYOND_K2, _SCRIPTED, _SCRIPTED_K2, _PROGRAMS, _ELSEWHERE, _WINDOWS),
+    codes=(
+        _K1,
+        _NETWORK,
+        _K2,
+        _K2_PERSON,
+        _BEYOND_K2,
+        _SCRIPTED,
+        _SCRIPTED_K2,
+        _PROGRAMS,
+        _ELSEWHERE,
+        _WINDOWS,
+        _ARRIVALS,
+    ),
     build=_build,
     enabled="`containment.enabled` (on, except with forward-auth)",
     table="containment",

@@ -29,7 +29,7 @@ from hedgerow.core.page_times import PageTimes
 from hedgerow.core.rate_limit import COUNTED_SERIES, PEAK_SECONDS, SERIES, RateLimit, limit_faults
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import StateReply, prefix_key
-from hedgerow.core.visit import ANSWERED, BY_PROGRAM, BY_SCRIPT, ELSEWHERE, Visit
+from hedgerow.core.visit import ANSWERED, BY_PROGRAM, BY_SCRIPT, Visit, may_be_caused_elsewhere
 from hedgerow.detectors.spec import (
     DetectorContext,
     DetectorSpec,
@@ -234,9 +234,9 @@ def _may_be_blocked(visit: Visit) -> bool:
     Return whether the visitor of an excess visit is challenged and in the end blocked: a browser that loads pages.
 
     A visit that another server has answered cannot be declined any more. What another site makes a browser request
-    has no further consequence.
+    has no further consequence, and neither has what it may have.
     """
-    if ELSEWHERE in visit.anomalies:
+    if may_be_caused_elsewhere(visit):
         return False
     if ANSWERED in visit.anomalies:
         return True

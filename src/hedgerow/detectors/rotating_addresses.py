@@ -22,14 +22,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from hedgerow.core.decision import Evidence, PolicyRule
+from hedgerow.core.decision import PLAIN_ARRIVALS, Evidence, PolicyRule
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import CLEARANCE, StateReply
-from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, UNMARKED_SITE, Marker, Visit
+from hedgerow.core.visit import ARRIVAL, BY_PROGRAM, BY_SCRIPT, ELSEWHERE, UNMARKED_SITE, Marker, Visit
 from hedgerow.detectors.containment import ContainmentSettings
 from hedgerow.detectors.marker_integrity import link_use
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup
-from hedgerow.markers.token import page_digest, visitor_digest
+from hedgerow.markers.token import NO_PAGE, page_digest, visitor_digest
 from hedgerow.request.entry_surge import FLOOR, Change, EntrySurge
 from hedgerow.request.link_uses import LinkUses, UsedLink
 
@@ -62,7 +62,14 @@ _SURGE = EvidenceCode(
     "The whole site has far more entries to new pages than usual, by visitors that do not return; or most visitors "
     "obtain no clearance, and read far more new pages than usual. It ends by itself.",
 )  # fmt: skip
-ROTATION_CODES = frozenset({code.code for code in (_HANDED_ON, _DIVIDED, _MOVING, _SURGE)})
+_ARRIVALS = EvidenceCode(
+    "rotation", PLAIN_ARRIVALS, 1.0,
+    "Many addresses are reading this site over plain http just now, page by page and without cookies.",
+    "The whole site has far more entries to new pages than usual, over plain http and without a cookie, as if they "
+    "were in frames of another site. A browser has to show that it keeps a cookie, by a redirect that nobody sees; one "
+    "that does not is challenged. It ends by itself.",
+)  # fmt: skip
+ROTATION_CODES = frozenset({code.code for code in (_HANDED_ON, _DIVIDED, _MOVING, _SURGE, _ARRIVALS)})
 """The codes of all evidence of rotating addresses."""
 
 
@@ -112,6 +119,8 @@ class RotatingAddressesDetector:
         self._is_marked = is_marked
         self._uses = LinkUses(links)
         self.surge = EntrySurge(entries, clears=clears) if entries else None
+        self._arrivals = EntrySurge(entries, clears=clears) if entries else None
+        """Of entries that may be in frames of other sites."""
 
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one shape
         if ELSEWHERE in visit.anomalies:
@@ -126,7 +135,7 @@ class RotatingAddressesDetector:
     def _judge_link(self, visit: Visit) -> Sequence[Evidence]:
         """Judge how a visitor without a clearance came by the marked link that it used."""
         marker = visit.marker
-        if marker is None:
+        if marker is None or marker.parent == NO_PAGE:
             return ()
         use = link_use(visit)
         if use == "foreign":
@@ -137,10 +146,11 @@ class RotatingAddressesDetector:
             if marker.generation and len(visit.linked) > _FEW_ADDRESSES:
                 return (_MOVING.evidence(),)
             return self._judge_division(visit, marker)
-        if use in {"own", "neighbour"} and self.surge is not None:
-            self.surge.come_back(visit.prefix, visit.at)
-            if BY_SCRIPT not in visit.anomalies:
-                self._tell(self.surge.read(visit.prefix, page_digest(visit.target), visit.at))
+        if use in {"own", "neighbour"}:
+            for surge in self._surges:
+                surge.come_back(visit.prefix, visit.at)
+                if BY_SCRIPT not in visit.anomalies:
+                    self._tell(surge, surge.read(visit.prefix, page_digest(visit.target), visit.at))
         return ()
 
     def _judge_division(self, visit: Visit, marker: Marker) -> Sequence[Evidence]:
@@ -151,27 +161,36 @@ class RotatingAddressesDetector:
 
     def _judge_entry(self, visit: Visit) -> Sequence[Evidence]:
         """Count entries without a marked link, and ask every visitor for a clearance while there is a surge of them."""
-        surge = self.surge
+        is_arrival = ARRIVAL in visit.anomalies
+        surge = self._arrivals if is_arrival else self.surge
         if surge is None or UNMARKED_SITE in visit.anomalies or BY_SCRIPT in visit.anomalies:
             return ()
-        if visit.marker is None and self._is_marked(visit.target):
-            self._tell(surge.enter(visit.prefix, page_digest(visit.target), visit.at))
+        keeps_cookies = not is_arrival and visit.marker is not None
+        if keeps_cookies and self._arrivals is not None:
+            self._arrivals.come_back(visit.prefix, visit.at)
+        if _is_entry(visit.marker) and self._is_marked(visit.target):
+            self._tell(surge, surge.enter(visit.prefix, page_digest(visit.target), visit.at))
         if not surge.is_on:
             return ()
-        self._tell(surge.ask(visit.prefix, visit.at))
-        return (_SURGE.evidence(),) if surge.is_on else ()
+        self._tell(surge, surge.ask(visit.prefix, visit.at))
+        if not surge.is_on:
+            return ()
+        return (_ARRIVALS.evidence() if is_arrival else _SURGE.evidence(),)
+
+    @property
+    def _surges(self) -> Sequence[EntrySurge]:
+        return [surge for surge in (self.surge, self._arrivals) if surge is not None]
 
     def _see_person(self, visit: Visit) -> None:
         """Learn from a visitor with a clearance or an account: by which pages and links people come."""
-        surge = self.surge
-        if surge is not None:
+        for surge in self._surges:
             surge.clear(visit.prefix, visit.at)
         if visit.kind != "page" or not visit.visitor.startswith(CLEARANCE):
             return
         self._uses.clear(visitor_digest(visit.prefix))
         marker = visit.marker
         if marker is None:
-            if surge is not None:
+            for surge in self._surges:
                 surge.meet(page_digest(visit.target))
         elif link_use(visit) == "foreign":
             self._uses.vouch(_link(marker), visit.at)
@@ -179,18 +198,27 @@ class RotatingAddressesDetector:
     def on_clearance(self, visit: Visit) -> None:
         """Learn that the visitor of *visit* obtained a clearance: it is no stranger any more."""
         self._uses.clear(visitor_digest(visit.prefix))
-        if self.surge is not None:
-            self.surge.clear(visit.prefix, visit.at)
+        for surge in self._surges:
+            surge.clear(visit.prefix, visit.at)
 
-    def _tell(self, change: Change) -> None:
-        if change == "began" and self.surge is not None:
+    def _tell(self, surge: EntrySurge, change: Change) -> None:
+        if surge is self._arrivals:
+            who, what = "without cookies, over plain http", "to show that they keep cookies"
+        else:
+            who, what = "without a clearance", "for one"
+        if change == "began":
             log.warning(
                 "the site is being read from many addresses, page by page: about %d pages. "
-                "Visitors without a clearance are asked for one until it is over",
-                max(self.surge.count, self.surge.read_count),
-            )
+                "Visitors %s are asked %s until it is over",
+                max(surge.count, surge.read_count), who, what,
+            )  # fmt: skip
         elif change == "ended":
-            log.warning("the reading from many addresses is over: visitors without a clearance are not asked any more")
+            log.warning("the reading from many addresses is over: visitors %s are not asked any more", who)
+
+
+def _is_entry(marker: Marker | None) -> bool:
+    """Return whether a visitor did not come by a link: it may have been sent on, to see whether it keeps cookies."""
+    return marker is None or marker.parent == NO_PAGE
 
 
 def _link(marker: Marker) -> UsedLink:
@@ -214,7 +242,7 @@ DETECTOR = DetectorSpec(
     # After the rate limit, which goes further.
     order=35,
     groups=(EvidenceGroup("rotation", PolicyRule("challenge", 0.0)),),
-    codes=(_HANDED_ON, _DIVIDED, _MOVING, _SURGE),
+    codes=(_HANDED_ON, _DIVIDED, _MOVING, _SURGE, _ARRIVALS),
     build=_build,
     enabled="`rotating.enabled`, where links are marked",
     table="rotating",

@@ -35,6 +35,8 @@ _GROUP = 4
 _OVERHEAD = 1 + _TAG_BYTES + 1 + VISITOR_BYTES + PAGE_BYTES
 NOBODY = bytes(VISITOR_BYTES)
 """In place of a visitor in links that anybody may use: those of a folder marked by `hedgerow mark`."""
+NO_PAGE = bytes(PAGE_BYTES)
+"""In place of the page of a link in the address to which a browser is sent that has to show that it keeps a cookie."""
 
 _KIND_AT = VISITOR_BYTES + PAGE_BYTES
 _TOKEN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

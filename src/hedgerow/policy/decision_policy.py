@@ -42,7 +42,7 @@ from hedgerow.core.decision import (
     VisitorScore,
 )
 from hedgerow.core.state import ACCOUNT, CLEARANCE, StateReply, prefix_key
-from hedgerow.core.visit import ANSWERED, ELSEWHERE, Visit
+from hedgerow.core.visit import ANSWERED, Visit, may_be_caused_elsewhere
 from hedgerow.policy.score import (
     challenges_on,
     counted_day,
@@ -162,12 +162,12 @@ class DecisionPolicy:
         """
         Decide on a visit of a visitor that is not blocked.
 
-        A visit that another site caused may be declined. It changes nothing for its visitor.
+        A visit that another site may have caused may be declined. It changes nothing for its visitor.
         """
         if not evidence and self._is_plainly_a_person(memory.score):
             return _PASS
         outcome = self._decide(visit, memory, evidence)
-        if ELSEWHERE in visit.anomalies and outcome is not _PASS:
+        if outcome is not _PASS and may_be_caused_elsewhere(visit):
             return Outcome(msgspec.structs.replace(outcome.decision, change=None))
         return outcome
 
@@ -215,7 +215,7 @@ class DecisionPolicy:
         Another site must not be able to prolong it.
         """
         limited = self.limited(block, visit.at)
-        if not self._renew or block.evidence.detector not in self._rules or ELSEWHERE in visit.anomalies:
+        if not self._renew or block.evidence.detector not in self._rules or may_be_caused_elsewhere(visit):
             changed = limited if limited is not block else None
             return Outcome(Decision(limited.action, (limited.evidence,), limited.until), changed)
         block, rule = limited, self._rules[block.evidence.detector]

@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, ip_address
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.report.source_labels import SUREST, Findings
+from hedgerow.report.source_labels import LEAST_PAGES, SUREST, Findings
 from hedgerow.report.tables.figures import Figures
 
 Flags = NDArray[np.bool_]
@@ -23,13 +23,13 @@ Ints = NDArray[np.int64]
 
 KINDS = (
     "", "log-in attempts", "scan", "form posts", "API calls", "file downloads", "feed reader", "monitoring",
-    "parts of pages", "the site itself", "contradiction",
+    "parts of pages", "the site itself", "contradiction", "sweep",
 )  # fmt: skip
 """Names of the kinds, "" for none."""
 
-NO_KIND, LOGINS, SCAN, POSTS, CALLS, FILES, FEEDS, HEADS, PARTS, OWN, CONTRADICTION = range(len(KINDS))
+NO_KIND, LOGINS, SCAN, POSTS, CALLS, FILES, FEEDS, HEADS, PARTS, OWN, CONTRADICTION, SWEEP = range(len(KINDS))
 ABUSE = (LOGINS, SCAN, POSTS)
-PROGRAMS = (CALLS, FILES, FEEDS, HEADS)
+PROGRAMS = (CALLS, FILES, FEEDS, HEADS, SWEEP)
 
 _LEAST = {LOGINS: 5, SCAN: 2, POSTS: 5, CALLS: 10, FILES: 20, FEEDS: 3, HEADS: 5, PARTS: 1}
 """The fewest requests of a kind."""
@@ -43,7 +43,7 @@ page that asks for it, and behind it another. Who works on a site sends somethin
 LEAST_FORMS, SHARE_OF_FORMS = 20, 0.45
 """Posts of one and the same form, and their share, if its page is fetched before each."""
 
-_BUSY = {CALLS: 50, FILES: 20, FEEDS: 3, HEADS: 5}
+_BUSY = {CALLS: 50, FILES: 20, FEEDS: 3, HEADS: 5, SWEEP: 1}
 """The requests from which on a kind that people may have, too, is a program's."""
 
 _LOOPBACK = np.uint64(127)
@@ -64,6 +64,12 @@ MANY_REQUESTS = 1000
 BURST = 60
 """Page visits within a minute."""
 
+ROBOTS_AGAIN, ROBOTS_DAYS, ALONE = 3, 3, 0.5
+"""
+Requests for robots.txt and days with requests, and the share of page visits that are alone in an hour. An office behind
+one address may have a program that asks for robots.txt, but its people read more than one page at a time.
+"""
+
 LEAST_ORDERED = 40
 """Pages that follow another page of their group: in the order of the alphabet, that is a list."""
 
@@ -77,7 +83,8 @@ _SENTENCES = {
     HEADS: "{count:,} of its {total:,} requests want headers only.",
     PARTS: "{count:,} of its {total:,} requests are for icons, or for files that a page shows.",
     OWN: "It is the site itself: its address is the site's own, or its user agent names the site.",
-    CONTRADICTION: "It browses like a person, but not at this pace or in this order.",
+    CONTRADICTION: "It browses like a person, but not at this pace, in this order or with robots.txt again and again.",
+    SWEEP: "It asked for one page and nothing else, as did nearly all visitors, who share its user agent.",
 }
 _HABITS = (
     "It asked for robots.txt, and within ten seconds for a page.",
@@ -100,7 +107,8 @@ class Activity:
     The *kind* of each source (a place in `KINDS`), and how many of its requests are of that kind (*count*).
 
     *few_images* marks sources of no kind that only fetched some images, *fast* those with a pace beyond a person's,
-    *wild* those with one beyond that of many people, *ordered* those that take many pages in the order of the alphabet.
+    *wild* those with one beyond that of many people, *ordered* those that take many pages in the order of the alphabet,
+    *careful* those that ask for robots.txt again and again and come for single pages.
     *habits* has a column for each habit that programs have and people hardly ever: a page soon after robots.txt,
     made-up referrers, page after page within a second, and single pages again and again. Images do not matter to them.
     """
@@ -150,6 +158,8 @@ class Activity:
         self.wild: Flags = many & (pages >= WILD_PACE * minutes) & (2 * figures["different"] >= pages)
         steps, most = figures["rising"] + figures["falling"], np.maximum(figures["rising"], figures["falling"])
         self.ordered: Flags = (steps >= LEAST_ORDERED) & (10 * most >= 9 * steps)
+        again = (figures["robots"] >= ROBOTS_AGAIN) & (figures["days"] >= ROBOTS_DAYS)
+        self.careful: Flags = again & (pages >= LEAST_PAGES) & (figures["lone"] >= ALONE * pages)
         self._pages, self._minutes, self._busiest = pages, minutes, figures["busiest"]
         self._counts = {name: figures[name] for name in ("hearsay", "rapid", "lone", "different")}
         hearsay, rapid, lone, different = self._counts.values()
@@ -161,6 +171,12 @@ class Activity:
                 (lone >= LEAST_LONE) & (lone >= LONE_SHARE * pages) & (different >= LEAST_DIFFERENT),
             ]
         )
+
+    def add_sweep(self, part: Flags) -> None:
+        """Mark the sources that are *part* of a sweep, unless they have another kind."""
+        part = part & (self.kind == NO_KIND)
+        self.kind[part] = SWEEP
+        self.count[part] = self.total[part]
 
     @property
     def abuse(self) -> Flags:

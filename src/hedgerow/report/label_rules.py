@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.report.activity import ABUSE, CONTRADICTION, FEEDS, HEADS, OWN, PARTS, Activity
+from hedgerow.report.activity import ABUSE, CONTRADICTION, FEEDS, HEADS, OWN, PARTS, SWEEP, Activity
 from hedgerow.report.heuristics import NAMES, YES, Votes
 from hedgerow.report.live_opinions import DetectorOpinion
 from hedgerow.report.source_labels import (
@@ -163,9 +163,10 @@ def settle(
 
 def _contradict(labels: SourceLabels, activity: Activity, grounds: Flags) -> None:
     """
-    Judge people again whose pace or order is not a person's.
+    Judge people again whose pace or order is not a person's, and those that ask for robots.txt as crawlers do.
 
     Many people may share an address, so the pace alone only makes a source unknown, unless it is beyond that of many.
+    Crawlers that run a browser load images and send referrers. Their score stays too low for a list.
     """
     person, listed = labels.label == PERSON, activity.ordered & grounds[:, _REQUESTS]
     fast = person & (activity.fast | listed)
@@ -174,7 +175,10 @@ def _contradict(labels: SourceLabels, activity: Activity, grounds: Flags) -> Non
     labels.reason[fast] = TOO_FAST
     labels.label[sure] = CRAWLER
     labels.score[sure] = np.maximum(labels.score[sure], _CONTRADICTED)
-    activity.kind[fast | sure] = CONTRADICTION
+    careful = person & activity.careful & ~sure & ~fast
+    labels.label[careful] = CRAWLER
+    labels.score[careful] = np.maximum(labels.score[careful], _EVEN)
+    activity.kind[fast | sure | careful] = CONTRADICTION
 
 
 def may_be_listed(labels: SourceLabels) -> Flags:
@@ -187,20 +191,24 @@ def may_be_listed(labels: SourceLabels) -> Flags:
     return np.asarray((labels.label == CRAWLER) & (labels.grounds.sum(1) >= LEAST_GROUNDS) & ~harmless, np.bool_)
 
 
-def label_by_habits(labels: SourceLabels, habits: Flags, judged: Flags) -> None:
+def label_by_habits(labels: SourceLabels, habits: Flags, figures: Figures) -> None:
     """
     Label sources as crawlers that are unknown because only their browsing speaks for one, if they have one of *habits*.
 
-    *judged* marks sources with enough pages to be judged. A habit counts only where hardly any of the log's own people
-    has it: behind a cache, pages seem to be named that nobody asked for. With few people in a log nothing is known of
-    that. A habit is no second ground: such a source is not listed, and no campaign inherits its label.
+    They need enough pages to be judged, and must not load icons or the images of their pages. A habit counts only where
+    hardly any of the log's own people has it: behind a cache, pages seem to be named that nobody asked for. Sources
+    that look like people, but do what no browser does, are not counted as people here: crawlers that load images would
+    make their own habits usual. With few people in a log nothing is known of that. A habit is no second ground: such a
+    source is not listed, and no campaign inherits its label.
     """
-    people = judged & (labels.label == PERSON)
+    judged = figures["pages"] >= LEAST_PAGES
+    people = judged & (labels.label == PERSON) & ~labels.grounds[:, _OF_PROGRAMS].any(1)
     if np.count_nonzero(people) < _FEWEST_PEOPLE:
         return
     rare = habits[people].mean(0) <= _HABIT_OF_PEOPLE
     alone = (labels.label == UNKNOWN) & (labels.reason == ONE_GROUND) & labels.grounds[:, _BROWSING]
-    found = judged & alone & (labels.score >= _SURE) & (habits & rare).any(1)
+    bare = judged & (figures["brought"] < _LEAST_BROUGHT) & (figures["icons"] == 0)
+    found = bare & alone & (labels.score >= _SURE) & (habits & rare).any(1)
     labels.label[found] = CRAWLER
     labels.reason[found] = 0
 
@@ -233,10 +241,11 @@ def inherit(
 
     Where members do the very same, one known crawler is enough. Where they share a network or a user agent, a quarter
     of them must be known, because others may share these as well; of very many, two. Very many sources none of which is
-    known, and none of which loads a page as a browser does, are crawlers together.
+    known, and none of which loads a page as a browser does, are crawlers together. Who is part of a sweep is not known
+    by itself, but only together with the others.
     """
     for name, kind, members in campaigns:
-        crawlers = members[labels.label[members] == CRAWLER]
+        crawlers = members[(labels.label[members] == CRAWLER) & (labels.activity[members] != SWEEP)]
         many = len(members) >= _VERY_MANY
         least = max(_FEWEST_CRAWLERS, 0 if many else _CRAWLERS * len(members)) if kind == _COMPANY else 1
         alike = many and np.mean(browsing[members] > _EVEN) >= _NEARLY_ALL

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.report import pubcrawl
 from hedgerow.report.activity import OWN, Activity, ActivityOpinion, named_hosts, own_addresses
-from hedgerow.report.campaigns.group_links import Requests
+from hedgerow.report.campaigns.group_links import Requests, RobotsRequests
 from hedgerow.report.campaigns.search import find
 from hedgerow.report.campaigns.traffic_similarity import SimilarityLimits
 from hedgerow.report.heuristics import BrowsingOpinion, HeuristicsOpinion, ReportModel, Votes, load_model
@@ -38,6 +38,7 @@ from hedgerow.report.source_labels import (
     SourceLabels,
     residual_traffic,
 )
+from hedgerow.report.sweep import find_sweep
 from hedgerow.report.tables.line_parser import OTHER_CLIENT
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.report.tables.topics import BROWSER, TOPIC_SHIFT
@@ -108,6 +109,8 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         votes, declared, opinions = of_figures.result()
         activity = Activity(tables.figures)
     with watch("judging"):
+        if declared is not None:
+            activity.add_sweep(find_sweep(tables, declared.state))
         opinions["shape"] = shapes
         opinions["activity"] = ActivityOpinion(activity)
         own = [name for name in OPINIONS if name in opinions]
@@ -126,7 +129,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
             shared,
             in_turn["manner"].probability,
         )
-        label_by_habits(judgements, activity.habits, tables.figures["pages"] >= LEAST_PAGES)
+        label_by_habits(judgements, activity.habits, tables.figures)
     crowd = residual_traffic(judgements, shapes.counts, shapes.plan, shapes.night)
     report = Report(
         tables, judgements, declared=declared, votes=votes, rules=shapes.rules, crowd=crowd, silent=silent,
@@ -343,9 +346,12 @@ def campaigns(
     chosen = np.flatnonzero(~people)
     chosen = np.sort(chosen[np.lexsort((chosen, -tables.requests[chosen]))[:MOST_SOURCES]])
     rows = tables.store.first_pages(tables.figures.sources[chosen], _FIRST)
-    # All crawlers ask for robots.txt and all browsers for icons, whether they are there or not.
+    # All crawlers ask for robots.txt and all browsers for icons, whether they are there or not. When crawlers do so may
+    # tell something.
     flags = rows["flags"].astype(np.int64)
-    telling = (flags & ROBOTS == 0) & (flags >> TOPIC_SHIFT != BROWSER)
+    asking = flags & ROBOTS != 0
+    robots = RobotsRequests(tables.places(rows["source"])[asking], rows["t"][asking] / 1e6)
+    telling = ~asking & (flags >> TOPIC_SHIFT != BROWSER)
     rows = {name: column[telling] for name, column in rows.items()}
     requests = Requests(
         tables.places(rows["source"]),
@@ -353,6 +359,7 @@ def campaigns(
         _numbered(rows["page"].astype(np.uint64)),
         rows["shape"].astype(np.int64),
         rows["status"].astype(np.int64),
+        robots,
     )
     names = tables.sources
     agents = None if declared is None else declared.agents_of(np.arange(len(names)))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hedgerow.logs.formats import iso, readable
-from hedgerow.report.activity import CONTRADICTION, KINDS, OWN
+from hedgerow.report.activity import CONTRADICTION, KINDS, OWN, SWEEP
 from hedgerow.report.label_rules import LEAST_GROUNDS
 from hedgerow.report.result import Report
 from hedgerow.report.source_labels import CRAWLER, GOOD_BOT
@@ -177,7 +177,7 @@ def _certainty(report: Report) -> list[str]:
         what = "is called a crawler" if judged.label[top] == CRAWLER else "is unknown"
         sentences.append(
             f"{counted(len(odd), 'source contradicts itself', 'sources contradict themselves')}: images and referrers "
-            "as a person's, and a pace or order that no person has. The busiest, "
+            "as a person's, and a pace, an order or requests for robots.txt that no person has. The busiest, "
             f"{readable(report.tables.sources[top])}, {deeds(report, top)}; it {what}."
         )
     return sentences
@@ -193,6 +193,8 @@ def deeds(report: Report, place: int) -> str:
     kind = KINDS[judged.activity[place]]
     requests = counted(one["requests"], "request", "requests")
     if kind and judged.activity[place] != CONTRADICTION:
+        if kind == KINDS[SWEEP]:
+            return f"made {requests} for the same page as very many others"
         return f"made {requests}, mostly {kind}" if kind != KINDS[OWN] else "is the site itself"
     if not one["pages"]:
         return f"made {requests} and opened no page"

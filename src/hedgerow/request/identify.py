@@ -43,7 +43,7 @@ from hedgerow.core.visit import (
 )
 from hedgerow.markers.clean import OpenedView, split_mark
 from hedgerow.markers.encoding import VISITOR_BYTES
-from hedgerow.markers.token import TokenCodec, TokenCodecs, may_be_token, page_digest
+from hedgerow.markers.token import NO_PAGE, TokenCodec, TokenCodecs, may_be_token, page_digest, visitor_digest
 from hedgerow.request.account import Accounts, own_cookie_value
 from hedgerow.request.bot_signature import Request
 from hedgerow.request.bots import Bots, BotVerifier
@@ -70,6 +70,9 @@ _MAX_ENTRIES = 1 << 12
 _MAX_VALUES_LENGTH = 1500
 _MAX_NAMES_LENGTH = 1000
 
+_TELLING = frozenset({b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"x-requested-with"})
+"""Headers that browsers do not send over plain HTTP, or not for another site."""
+
 _Fields = Mapping[bytes, bytes]
 
 
@@ -86,7 +89,10 @@ class Identifier:
         prefix: str,
         clearances: Clearances | None = None,
         never_opaque: Callable[[str], bool] | None = None,
+        sets_cookies: bool = False,
     ) -> None:
+        """*sets_cookies*: visitors get a cookie with their first page, and pages of those without one are limited."""
+        self._sets_cookies = sets_cookies
         self._proxies = proxies or Proxies()
         self._has_proxies = bool(self._proxies)
         self._accounts = accounts or Accounts()
@@ -158,8 +164,8 @@ class Identifier:
         else:
             bot, claim, proof, bot_signs = self.bot_verifier.match_address(at, address, user_agent, host, target)
         cookie = fields.get(b"cookie", b"")
-        is_arrival = scheme == "http" and origin != "same" and not account and _may_be_framed(method, fields, cookie)
-        anomalies += (ARRIVAL,) if is_arrival else ()
+        is_told = scheme != "http" or origin == "same" or account or not self._sets_cookies or _is_own(marker, prefix)
+        anomalies += () if is_told else _signs_of_other_sites(method, fields, cookie)
         linked: tuple[bytes, ...] = ()
         if VISITOR_COOKIE in cookie:
             # A browser sends the same cookie with every request.
@@ -402,15 +408,24 @@ def parse_headers(fields: _Fields, scheme: str, version: str, *, direct: bool) -
     return facts
 
 
-def _may_be_framed(method: str, fields: _Fields, cookie: bytes) -> bool:
-    """Return whether a browser that does not tell may load a page into a frame of another site: without our cookies."""
-    return (
-        method == "GET"
-        and b"sec-fetch-site" not in fields
-        and VISITOR_COOKIE not in cookie
-        and CLEARANCE_COOKIE not in cookie
-        and client_kind(method, fields) == "browser"
-    )
+def _is_own(marker: Marker | None, prefix: str) -> bool:
+    """Return whether a visitor without a clearance got this mark with a page of this site."""
+    return marker is not None and marker.parent != NO_PAGE and marker.issued_to == visitor_digest(prefix)
+
+
+def _signs_of_other_sites(method: str, fields: _Fields, cookie: bytes) -> tuple[str, ...]:
+    """
+    Return the code for what another site may make a browser load that does not tell.
+
+    It sends none of our cookies with such a request, except into a window.
+    """
+    has_cookie = VISITOR_COOKIE in cookie or CLEARANCE_COOKIE in cookie
+    if has_cookie or not _TELLING.isdisjoint(fields):
+        return ()
+    kind = client_kind(method, fields)
+    if kind == "browser":
+        return (ARRIVAL,)
+    return (ELSEWHERE,) if kind == "script" else ()
 
 
 def _extractor(fields: _Fields) -> Callable[[_Fields], Any]:

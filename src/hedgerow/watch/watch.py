@@ -19,7 +19,7 @@ from typing import Literal
 
 from hedgerow.core.decision import BEYOND_K2, BRISK, HURRIED, JUDGED_PERSON, Campaign, Decision, Identity, ScoreUpdate
 from hedgerow.core.state import ACCOUNT, CLEARANCE
-from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, UNMARKED_SITE, Visit
+from hedgerow.core.visit import ARRIVAL, BY_PROGRAM, BY_SCRIPT, ELSEWHERE, UNMARKED_SITE, Visit
 from hedgerow.policy.decision_policy import DecisionPolicy
 from hedgerow.watch.link_sharing import LinkSharing
 from hedgerow.watch.models.panel import Panel, PanelRecord
@@ -113,8 +113,12 @@ class Watch:
             # The visitor did not ask for it.
             return
         if self.sharing is not None:
-            self._see_sharing(self.sharing, visit, decision)
             self._see_rotating(visit, decision)
+        if ARRIVAL in visit.anomalies:
+            # Nobody knows whether the visitor did.
+            return
+        if self.sharing is not None:
+            self._see_sharing(self.sharing, visit, decision)
         if decision.lets_in and not visit.is_page_unknown:
             self._see_path(visit, decision)
 

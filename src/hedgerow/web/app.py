@@ -139,7 +139,7 @@ class _Backend:
 
 def build_app(settings: Settings, site: Site, previous: App | None = None) -> App:
     """Build an application. It changes nothing that *previous* uses, so faulty settings do no harm."""
-    stores, counters = site.stores, site.counters
+    stores, counters, contains = site.stores, site.counters, settings.containment
     effective = unmarked(settings) if settings.is_neutral else settings
     tokens = build_token_codecs(settings) if site.tokens is None else site.tokens
     rules = build_rules(effective)
@@ -150,8 +150,11 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
             attack=site.attack,
         ),
         stores.state, stores.ledger,
-        build_identifier(settings, tokens, site.bot_cache, site.account_of, clearances), site.pages, counters.decided,
-        counters.would_have,
+        build_identifier(
+            settings, tokens, site.bot_cache, site.account_of, clearances,
+            sets_cookies=settings.clears_silently and contains.enabled is not False and not contains.above_rate,
+        ),
+        site.pages, counters.decided, counters.would_have,
     )  # fmt: skip
     gate.observes = "neutral" if settings.is_neutral else "links" if settings.observe else ""
     gate.needs_ledger = settings.ledger.on_failure == "closed"

@@ -37,6 +37,7 @@ from hedgerow.settings.sites import DEFAULT
 from hedgerow.web import response_pages as pages
 from hedgerow.web.app import App, Site
 from hedgerow.web.asgi_types import AsgiApp, Message, Receive, Scope, Send
+from hedgerow.web.cookie_test import cookie_test
 from hedgerow.web.program_response import ProgramResponseRewriter
 from hedgerow.web.request_log import is_request_id, new_request_id
 from hedgerow.web.response import ResponseRewriter
@@ -273,6 +274,10 @@ class Hedgerow:
     async def _turn_away(self, exchange: Exchange) -> None:
         """Challenge or detain a visitor as decided; refuse if there is no room to detain."""
         app, visit, action = exchange.app, exchange.visit, exchange.decision.action
+        tested = cookie_test(app, visit, exchange.decision)
+        if tested is not None:
+            await self._send_page(exchange, tested)
+            return
         if action == "challenge":
             reference = new_reference()
             page = await app.challenges.challenge(

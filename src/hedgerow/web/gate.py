@@ -170,6 +170,8 @@ def build_identifier(
     bot_cache: BotCache,
     account_of: AccountOf | None = None,
     clearances: Clearances | None = None,
+    *,
+    sets_cookies: bool = False,
 ) -> Identifier:
     identity = settings.identity
     return Identifier(
@@ -181,6 +183,7 @@ def build_identifier(
         prefix=settings.marker.prefix,
         clearances=clearances,
         never_opaque=NeverOpaque(settings.marker.never_opaque).match if settings.marker.never_opaque else None,
+        sets_cookies=sets_cookies,
     )
 
 

@@ -114,7 +114,7 @@ def _decoded(decoder: Decoder, data: bytes, *, final: bool) -> Iterator[bytes]:
 
 
 @lru_cache(maxsize=1 << 12)
-def _cookie_of(codec: TokenCodec, issued_to: bytes, visitors: bytes, *, secure: bool) -> bytes:
+def visitor_cookie(codec: TokenCodec, issued_to: bytes, visitors: bytes, *, secure: bool) -> bytes:
     """Return the cookie that names *visitors*. A client that drops it gets the same one with every page."""
     token = codec.seal("visitor", issued_to, bytes(VISITOR_BYTES), visitors)
     name, more = own_cookie(VISITOR_COOKIE, secure=secure), b"; Secure" if secure else b""
@@ -561,7 +561,7 @@ class ResponseRewriter:
             visitors = b"".join([*linked, page.issued_to][-_MAX_LINKED_VISITORS:])
             # That of the page may be for another generation.
             of_site = self._app.tokens.of(self.visit.host)
-            headers.append((b"set-cookie", _cookie_of(of_site, page.issued_to, visitors, secure=self._secure)))
+            headers.append((b"set-cookie", visitor_cookie(of_site, page.issued_to, visitors, secure=self._secure)))
         return headers
 
     # ---- The bytes of a page

@@ -42,7 +42,9 @@ MADE_BY_SCRIPTS = {
 READ_BY_SCRIPTS = re.compile(r"[?&](?:idx=|do=media)|/lib/exe/mediamanager\.php\?")
 """The links that stay readable in opaque mode, because the wiki's scripts read them."""
 
-apps = pytest.mark.parametrize("app", [FORUM, WIKI], ids=lambda app: app.name)
+apps = pytest.mark.parametrize(
+    "app", [pytest.param(FORUM, id="forum"), pytest.param(WIKI, id="wiki", marks=pytest.mark.heavy)]
+)
 
 
 def visit(browser: Browser, app: App, base: str) -> Record:

@@ -11,6 +11,7 @@ from hedgerow.report.campaigns.group_links import Requests, _met
 from hedgerow.report.campaigns.network_groups import full, network_of
 from hedgerow.report.campaigns.search import find
 from hedgerow.report.campaigns.shared_requests import find_shared_paths
+from hedgerow.report.campaigns.traffic_similarity import SimilarGroups
 from hedgerow.report.shape.series import Counts, plan_of
 
 DAY = 86_400.0
@@ -126,8 +127,49 @@ def test_all_ways_together_and_no_people():
     assert find(["a"], np.array([False]), Counts.of_times([0], [0.0], instant, 1), instant, nothing) == []
 
 
+def divided(chance: np.random.Generator, *, itself: bool) -> list[tuple[int, float, int]]:
+    """
+    Two networks that come at the same moments, one for robots.txt and the other for a page; a third does both at other
+    times. *itself*: the first one asks for a page, too.
+    """
+    often = np.arange(30) * 5000.0 + chance.uniform(0, 2000, 30)
+    rows = [(int(chance.integers(0, 3)), at, 0) for at in often]
+    rows += [(int(chance.integers(3, 6)), at + 7, 1) for at in often]
+    rows += [(int(chance.integers(0, 3)), at + 9, 1) for at in often if itself]
+    for at in chance.uniform(0, 150_000, 30):
+        rows += [(6, at, 0), (7, at + 9, 1)]
+    return [*rows, (8, 70_000.0, 1)]
+
+
+def groups_of(rows: list[tuple[int, float, int]]) -> list[SimilarGroups]:
+    names = [f"{network}.{n}" for network in ("198.51.100", "203.0.113", "192.0.2") for n in range(3)]
+    sources, times, pages = (np.array(column) for column in zip(*rows, strict=True))
+    requests = Requests.of_targets(sources, times, pages, ["/robots.txt", "/"], np.full(len(rows), 200))
+    return company.find(names, np.zeros(len(names), dtype=bool), requests)
+
+
+def test_groups_that_divide_robots_and_pages_again_and_again_are_one_campaign():
+    found = groups_of(divided(np.random.default_rng(5), itself=False))
+    assert [one.members for one in found] == [(0, 1, 2, 3, 4, 5), (6, 7, 8)]
+    assert "one asks for robots.txt, and the other for a page seconds later" in found[0].text
+
+
+def test_strangers_who_look_at_robots_for_themselves_are_no_campaign():
+    """The same news brings two crawlers within seconds. One asks for robots.txt, and opens the page itself."""
+    rows = divided(np.random.default_rng(5), itself=True)
+    # It is there all day, so nothing else says when it comes.
+    rows += [(n % 3, 240.0 * n, 1) for n in range(625)]
+    assert sorted(one.members for one in groups_of(rows)) == [(0, 1, 2), (3, 4, 5), (6, 7, 8)]
+
+
+def test_networks_that_ask_for_robots_and_for_pages_when_they_please_are_no_campaign():
+    chance = np.random.default_rng(6)
+    rows = [(k + int(chance.integers(0, 3)), at, k // 3) for k in (0, 3) for at in chance.uniform(0, 150_000, 200)]
+    assert sorted(one.members for one in groups_of(rows)) == [(0, 1, 2), (3, 4, 5), (6, 7, 8)]
+
+
 def test_groups_that_meet_again_and_again_are_one_campaign():
-    """One network asks for robots.txt, another for the page some seconds later; a third comes when it pleases."""
+    """One network asks for a page, another for the next one some seconds later; a third comes when it pleases."""
     chance = np.random.default_rng(5)
     names = [f"{network}.{n}" for network in ("198.51.100", "203.0.113", "192.0.2") for n in range(3)]
     often = np.arange(30) * 5000.0 + chance.uniform(0, 2000, 30)

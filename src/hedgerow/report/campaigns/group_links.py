@@ -3,7 +3,7 @@ Group links: whether two groups of sources belong together, by what they ask for
 
 Two groups with the same page mix belong together if they come at the same hours, or divide the pages between them. Two
 groups also belong together if they arrive within seconds of each other again and again: one worker asks for a page, the
-other for the next one.
+other for the next one. The same holds if one asks for robots.txt, and within seconds the other one for the page.
 
 A page mix is the proportion in which a group asks for kinds of pages, and the status of the answers. Two groups with
 the same mix mean little if everybody has it, and much if nobody else does. A small difference means nothing after a
@@ -11,7 +11,8 @@ hundred pages, and much after ten thousand. So two explanations are compared: bo
 draws from its own, where mixes vary as widely as those of the groups in this log (a fitted Dirichlet distribution). The
 first has to be much likelier, even though any two of the groups could have matched.
 
-robots.txt says nothing about who belongs together: every crawler asks for it, and one worker asks for others.
+That two groups ask for robots.txt, or do not, says nothing about who belongs together: every crawler asks for it. Only
+when one group does so, and that another one goes on, may say something.
 """
 
 from __future__ import annotations
@@ -79,12 +80,22 @@ class NetworkGroupLimits(msgspec.Struct, frozen=True):
     beyond: float = 5.0
 
 
+class RobotsRequests(NamedTuple):
+    """Requests for robots.txt: source and time, in any order."""
+
+    sources: Ints
+    times: Floats
+
+
+NO_ROBOTS = RobotsRequests(np.zeros(0, dtype=np.int64), np.zeros(0))
+
+
 class Requests(NamedTuple):
     """
     Requests of sources that are not people: source, time, page, kind of page and status, sorted by source and time.
 
-    Equal pages have equal numbers; kinds are numbered from 0. robots.txt is not among them. A few hundred requests of
-    each source are enough.
+    Equal pages have equal numbers; kinds are numbered from 0. robots.txt is not among them: *robots* has who asked for
+    it, and when. A few hundred requests of each source are enough.
     """
 
     sources: Ints
@@ -92,6 +103,7 @@ class Requests(NamedTuple):
     pages: Ints
     kinds: Ints
     answers: Ints
+    robots: RobotsRequests = NO_ROBOTS
 
     @staticmethod
     def of_targets(
@@ -104,11 +116,14 @@ class Requests(NamedTuple):
         kind = [kinds.setdefault(kind_of_page(target), len(kinds)) for target in targets]
         statuses = np.zeros(len(sources), dtype=np.int64) if answers is None else answers
         order = np.lexsort((times, sources))
+        robots = NO_ROBOTS
         if ROBOTS in targets:
-            order = order[numbers[order] != targets.index(ROBOTS)]
+            asking = numbers[order] == targets.index(ROBOTS)
+            robots = RobotsRequests(sources[order[asking]], times[order[asking]])
+            order = order[~asking]
         numbers = numbers[order]
         kinds_of = np.array(kind, dtype=np.int64)[numbers]
-        return Requests(sources[order], times[order], numbers, kinds_of, statuses[order])
+        return Requests(sources[order], times[order], numbers, kinds_of, statuses[order], robots)
 
 
 def kind_of_page(target: str) -> tuple[int, bool, str]:
@@ -131,10 +146,16 @@ class _Habits(NamedTuple):
     pages: Ints
 
 
-def links(group_of: Ints, requests: Requests, limits: NetworkGroupLimits) -> Iterator[tuple[int, int, GroupLink]]:
-    """Yield pairs of groups that belong together. *group_of* is the group of each request, -1 for none."""
+def links(
+    group_of: Ints, asking: Ints, requests: Requests, limits: NetworkGroupLimits
+) -> Iterator[tuple[int, int, GroupLink]]:
+    """
+    Yield pairs of groups that belong together. *group_of* is the group of each request, *asking* that of each request
+    for robots.txt, -1 for none.
+    """
     yield from _same_page_mix(group_of, requests, limits)
     yield from _meetings(group_of, requests, limits)
+    yield from _handovers(group_of, asking, requests, limits)
 
 
 def _same_page_mix(
@@ -193,14 +214,7 @@ def _meetings(group_of: Ints, requests: Requests, limits: NetworkGroupLimits) ->
     meetings if one group had come ten minutes to two hours earlier or later. That keeps the time of day, and visits on
     the full hour.
     """
-    sizes = np.bincount(group_of[group_of >= 0])
-    busiest = np.sort(np.argsort(-sizes, kind="stable")[:_MOST_TIMED])
-    comings: dict[int, Floats] = {}
-    for number, inside in zip(busiest.tolist(), _requests_of(busiest, group_of), strict=True):
-        times = np.sort(requests.times[inside])
-        after = times[np.diff(times, prepend=-np.inf) > _PAUSE][:_MOST_COMINGS]
-        if len(after) >= limits.meetings:
-            comings[number] = after
+    comings = _comings(group_of, requests.times, limits)
     numbers, coming = list(comings), list(comings.values())
     met = _met(coming)
     often = np.array([len(times) for times in coming], dtype=np.int64)
@@ -210,6 +224,55 @@ def _meetings(group_of: Ints, requests: Requests, limits: NetworkGroupLimits) ->
         if all(met[one, other] >= limits.beyond * _met([few + shift, many])[0, 1] for shift in _SHIFTS):
             share = float(met[one, other] / len(few))
             yield numbers[one], numbers[other], GroupLink(share, "come within seconds of one another again and again")
+
+
+def _handovers(
+    group_of: Ints, asking: Ints, requests: Requests, limits: NetworkGroupLimits
+) -> Iterator[tuple[int, int, GroupLink]]:
+    """
+    Yield pairs of groups of which one asks for robots.txt and the other one goes on, more often than by chance.
+
+    It has to do so within seconds, and the first group must not go on itself: strangers who come because of the same
+    news each look at robots.txt for themselves. Chance is as in `_meetings`.
+    """
+    pages, robots = (
+        _comings(groups, times, limits)
+        for groups, times in ((group_of, requests.times), (asking, requests.robots.times))
+    )
+    own = _requests_of(np.array(list(robots), dtype=np.int64), group_of)
+    for (one, asked), inside in zip(robots.items(), own, strict=True):
+        left = asked[~_within(asked - _SECONDS, np.sort(requests.times[inside]), 2 * _SECONDS)]
+        if len(left) < limits.meetings:
+            continue
+        for other, opened in pages.items():
+            often = np.count_nonzero(_within(left, opened, _SECONDS))
+            least = max(limits.meetings, limits.meeting * min(len(left), len(opened)))
+            if other == one or often < least:
+                continue
+            chance = (np.count_nonzero(_within(left + shift, opened, _SECONDS)) for shift in _SHIFTS)
+            if all(often >= limits.beyond * count for count in chance):
+                reason = (
+                    "divide the work again and again: one asks for robots.txt, and the other for a page seconds later"
+                )
+                yield one, other, GroupLink(often / len(left), reason)
+
+
+def _within(moments: Floats, times: Floats, seconds: float) -> NDArray[np.bool_]:
+    """Return after which of *moments* there is one of *times* (ascending) within so many seconds."""
+    return np.searchsorted(times, moments + seconds, side="right") > np.searchsorted(times, moments)
+
+
+def _comings(group_of: Ints, times: Floats, limits: NetworkGroupLimits) -> dict[int, Floats]:
+    """Return when each of the busiest groups came after a pause, ascending, if it did so often enough."""
+    sizes = np.bincount(group_of[group_of >= 0])
+    busiest = np.sort(np.argsort(-sizes, kind="stable")[:_MOST_TIMED])
+    found: dict[int, Floats] = {}
+    for number, inside in zip(busiest.tolist(), _requests_of(busiest, group_of), strict=True):
+        mine = np.sort(times[inside])
+        after = mine[np.diff(mine, prepend=-np.inf) > _PAUSE][:_MOST_COMINGS]
+        if len(after) >= limits.meetings:
+            found[number] = after
+    return found
 
 
 def _met(comings: Sequence[Floats]) -> Ints:

@@ -65,7 +65,8 @@ def find(
         return number
 
     linked: list[tuple[int, GroupLink]] = []
-    for one, other, link in links(_group_of(groups, requests.sources), requests, wanted):
+    of_pages, of_robots = (_group_of(groups, some) for some in (requests.sources, requests.robots.sources))
+    for one, other, link in links(of_pages, of_robots, requests, wanted):
         linked.append((one, link))
         first, second = sorted((find_leader(one), find_leader(other)))
         leader[second] = first
