@@ -11,6 +11,7 @@
 # make handbook     the documentation as a web site, in build/handbook; make check-docs: its links, commands and language
 # make test-wheel   the built wheel in clean environments, with the lowest and the current versions
 # make deb   a Debian package in build/deb; make test-deb installs it here, serves a page and purges it (as root)
+# make test-container   builds the container on Debian's packages and runs it (as root, some minutes)
 # make fuzz    mutated input for everything that strangers write: SECONDS=60 or EXECUTIONS=1000000 for each target,
 #              TARGETS="page request" for some of them, RESUME=1 goes on where earlier runs ended
 # make faults  processes killed, disks full, clocks moved, databases gone, under load: ROUNDS=4 processes are killed
@@ -28,7 +29,7 @@ BIN := .venv/bin
 # Tests start many Python processes. They share compiled code, even where the environment says not to write it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench arena evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs fuzz faults soak sbom audit deb test-deb
+.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench arena evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs fuzz faults soak sbom audit deb test-deb test-container
 
 setup:
 	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
@@ -52,6 +53,9 @@ deb: .venv/.ready
 
 test-deb:
 	@tools/test-deb
+
+test-container:
+	@tools/test-container
 
 check: .venv/.ready
 	$(BIN)/ruff check .
