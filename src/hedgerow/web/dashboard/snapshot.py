@@ -11,6 +11,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from heapq import merge
+from typing import Generic, TypeVar
 
 from hedgerow.challenge.prices import (
     FREE_PAGES,
@@ -33,6 +35,9 @@ from hedgerow.web.visitor_rows import gateways_among
 _REUSE = 20.0
 _SLICE = 500
 _PAUSE = 0.0002
+_KEYS_SORTED_AT_ONCE = 5000
+
+T = TypeVar("T")
 
 
 class Snapshot:
@@ -85,25 +90,58 @@ class Snapshot:
         return pages_within_a_day(self._prices.get(price_key(address)), now)
 
 
+class StoredState:
+    """Blocks and scores as they are stored, with those that stand for no visitor. *keys* are all keys in order."""
+
+    def __init__(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
+        self.blocks = {block.key: block for block in blocks}
+        self.scores = dict(scores)
+        every = list(self.blocks.keys() | self.scores.keys())
+        sorted_parts: list[list[str]] = []
+        for start in range(0, len(every), _KEYS_SORTED_AT_ONCE):
+            # To sort all at once would keep everybody else waiting for the interpreter.
+            sorted_parts.append(sorted(every[start : start + _KEYS_SORTED_AT_ONCE]))
+            time.sleep(_PAUSE)
+        self.keys = list(merge(*sorted_parts))
+
+
 class Snapshots:
-    """Makes snapshots of what *read* returns for a moment, and keeps the last one for a while."""
+    """Makes snapshots of what *read* returns for a moment, and keeps the last one of each kind for a while."""
 
     def __init__(self, read: Callable[[float], tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]]) -> None:
-        self._read = read
-        self._lock = threading.Lock()
-        self._last: Snapshot | None = None
-        self._good_until = 0.0
+        self._described = _KeptValue(lambda now: Snapshot(*read(now), now))
+        self._stored = _KeptValue(lambda now: StoredState(*read(now)))
 
     def get(self, now: float) -> Snapshot:
+        return self._described.get(now)
+
+    def stored(self, now: float) -> StoredState:
+        return self._stored.get(now)
+
+    def forget(self) -> None:
+        """Make new ones the next time: something was changed."""
+        self._described.forget()
+        self._stored.forget()
+
+
+class _KeptValue(Generic[T]):
+    """What *make* returned for a moment. The longer that took, the longer it is used again."""
+
+    def __init__(self, make: Callable[[float], T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._last: T | None = None
+        self._good_until = 0.0
+
+    def get(self, now: float) -> T:
         with self._lock:
             start = time.monotonic()
             if self._last is None or start >= self._good_until:
-                self._last = Snapshot(*self._read(now), now)
+                self._last = self._make(now)
                 end = time.monotonic()
                 self._good_until = end + _REUSE * (end - start)
             return self._last
 
     def forget(self) -> None:
-        """Make a new one the next time: something was changed."""
         with self._lock:
             self._last = None
