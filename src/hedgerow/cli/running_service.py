@@ -106,6 +106,7 @@ class RunningService:
         while after is not None:
             part = self._get(f"{_API}/state", StateRows, after=after, size=_ROWS_AT_ONCE)
             rows += part.rows
+            # The same as before while the service is still making its copy.
             after = part.next
         return known_of(rows)
 

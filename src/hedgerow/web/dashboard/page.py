@@ -81,10 +81,9 @@ class Context:
         """What the state knows about all visitors, perhaps some seconds ago."""
         return self._snapshots.get(self.now)
 
-    @property
-    def stored_state(self) -> StoredState:
-        """The same as it is stored, for programs that read all of it."""
-        return self._snapshots.stored(self.now)
+    def stored_state(self, seconds: float) -> StoredState | None:
+        """Return the same as it is stored, for programs that read all of it; None if that takes longer."""
+        return self._snapshots.stored(self.now, seconds)
 
     @property
     def _snapshots(self) -> Snapshots:

@@ -34,7 +34,10 @@ class StateRow(msgspec.Struct, frozen=True):
 
 
 class StateRows(msgspec.Struct, frozen=True):
-    """Rows in the order of their keys. *next* is the key after which more follow, or null."""
+    """
+    Rows in the order of their keys. *next* is the key after which more follow, or null. Without rows but with *next*
+    the service is still making a copy: ask for the same again.
+    """
 
     rows: list[StateRow]
     next: str | None

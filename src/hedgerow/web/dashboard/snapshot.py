@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from heapq import merge
 from typing import Generic, TypeVar
 
@@ -35,7 +36,7 @@ from hedgerow.web.visitor_rows import gateways_among
 _REUSE = 20.0
 _SLICE = 500
 _PAUSE = 0.0002
-_KEYS_SORTED_AT_ONCE = 5000
+_KEYS_SORTED_AT_ONCE = 10_000
 
 T = TypeVar("T")
 
@@ -95,13 +96,15 @@ class StoredState:
 
     def __init__(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
         self.blocks = {block.key: block for block in blocks}
-        self.scores = dict(scores)
-        every = list(self.blocks.keys() | self.scores.keys())
+        self.scores: dict[str, VisitorScore] = {}
         sorted_parts: list[list[str]] = []
-        for start in range(0, len(every), _KEYS_SORTED_AT_ONCE):
+        for start in range(0, len(scores), _KEYS_SORTED_AT_ONCE):
+            part = scores[start : start + _KEYS_SORTED_AT_ONCE]
+            self.scores.update(part)
+            sorted_parts.append(sorted(key for key, _ in part))
             # To sort all at once would keep everybody else waiting for the interpreter.
-            sorted_parts.append(sorted(every[start : start + _KEYS_SORTED_AT_ONCE]))
             time.sleep(_PAUSE)
+        sorted_parts.append(sorted(self.blocks.keys() - self.scores.keys()))
         self.keys = list(merge(*sorted_parts))
 
 
@@ -115,8 +118,9 @@ class Snapshots:
     def get(self, now: float) -> Snapshot:
         return self._described.get(now)
 
-    def stored(self, now: float) -> StoredState:
-        return self._stored.get(now)
+    def stored(self, now: float, seconds: float) -> StoredState | None:
+        """Return None if it takes longer than *seconds*: then it is being made."""
+        return self._stored.get_within(now, seconds)
 
     def forget(self) -> None:
         """Make new ones the next time: something was changed."""
@@ -130,8 +134,10 @@ class _KeptValue(Generic[T]):
     def __init__(self, make: Callable[[float], T]) -> None:
         self._make = make
         self._lock = threading.Lock()
+        self._starting = threading.Lock()
         self._last: T | None = None
         self._good_until = 0.0
+        self._making: Future[T] | None = None
 
     def get(self, now: float) -> T:
         with self._lock:
@@ -141,6 +147,28 @@ class _KeptValue(Generic[T]):
                 end = time.monotonic()
                 self._good_until = end + _REUSE * (end - start)
             return self._last
+
+    def get_within(self, now: float, seconds: float) -> T | None:
+        """Return None if it takes longer than *seconds*: then it is made in a thread, for the next call."""
+        if self._last is not None and time.monotonic() < self._good_until:
+            return self._last
+        with self._starting:
+            if self._making is None:
+                self._making = Future()
+                threading.Thread(target=self._finish, args=(self._making, now), daemon=True).start()
+            making = self._making
+        try:
+            return making.result(seconds)
+        except TimeoutError:
+            return None
+
+    def _finish(self, making: Future[T], now: float) -> None:
+        try:
+            making.set_result(self.get(now))
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            making.set_exception(error)
+        with self._starting:
+            self._making = None
 
     def forget(self) -> None:
         with self._lock:

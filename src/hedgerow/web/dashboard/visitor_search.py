@@ -43,11 +43,12 @@ def find_decision(context: Context, reference: str, columns: Sequence[str]) -> R
 
 def known_key(context: Context, stored: str) -> str:
     """Return the key of a visitor that the ledger stores as *stored*, perhaps with a hidden address."""
+    return keys_stored_as(context.settings, stored, lambda: known_keys(context))[0]
 
-    def known() -> Iterable[str]:
-        return context.snapshot.blocks.keys() | context.snapshot.scores.keys()
 
-    return keys_stored_as(context.settings, stored, known)[0]
+def known_keys(context: Context) -> Iterable[str]:
+    """Return the keys with a block or a score."""
+    return context.snapshot.blocks.keys() | context.snapshot.scores.keys()
 
 
 def visits_of(context: Context, key: str, limit: int) -> list[tuple[Visit, Decision]]:

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from hedgerow.web.dashboard.page import Context, Page, Problem
 from hedgerow.web.dashboard.resource_types import FoundDecision
+from hedgerow.web.dashboard.visitor_search import known_keys
 from hedgerow.web.ledger_access import StoredDecision, keys_stored_as, stored_key
 
 
@@ -31,7 +32,7 @@ def query(context: Context, parameters: DecisionParameters) -> FoundDecision:
     if row is None:
         raise Problem(404, "There is no such decision in the ledger.")
     decision = StoredDecision.of_row(row)
-    return FoundDecision(decision, keys_stored_as(settings, decision.visitor, lambda: context.stored_state.keys))
+    return FoundDecision(decision, keys_stored_as(settings, decision.visitor, lambda: known_keys(context)))
 
 
 RESOURCE = Page(
