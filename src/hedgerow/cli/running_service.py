@@ -50,6 +50,13 @@ _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - what a listener 
 _NO_PASSWORD = "; set token in [admin]: commands cannot log in with a password"  # noqa: S105 - a sentence
 
 
+IN_USE = "the running Hedgerow uses it"
+
+
+class _Models(msgspec.Struct):
+    reloads: bool
+
+
 class _SocketFile(http.client.HTTPConnection):
     """A connection to a Unix socket."""
 
@@ -164,12 +171,21 @@ class RunningService:
         """Let the service read settings, keys, models and addresses of bots again. False: it needs a restart."""
         return self.change("settings/reload", {})
 
+    def change_models(self, change: str, kind: str, *, force: bool) -> bool:
+        """Change which models are used. Return whether they are used now, and not only after a restart."""
+        fields = {"kind": kind, **({"force": True} if force else {})}
+        self._make(f"models/{change}", fields, _REFUSED | {_UNKNOWN, _NOT_NOW})
+        return self._get(f"{_API}/models", _Models).reloads
+
     def change(self, action: str, fields: Any) -> bool:
         """Make a change. Return false if what it is about is not known, or if it is not possible now."""
+        return self._make(action, fields, _REFUSED)
+
+    def _make(self, action: str, fields: Any, refused: frozenset[int]) -> bool:
         # A connection that the service has closed meanwhile would leave open whether the change was made.
         self._connection.close()
         status, body = self._ask("POST", f"{_API}/{action}", msgspec.json.encode(fields))
-        if status in _REFUSED:
+        if status in refused:
             raise HedgerowError(_error_of(body, status))
         if status not in {_OK, _UNKNOWN, _NOT_NOW}:
             raise StoreError(self._fault(status))
@@ -300,6 +316,6 @@ def reload_running(settings: Settings) -> str:
         return "send SIGHUP to the running Hedgerow, which has no admin listener"
     try:
         with closing(RunningService(settings.admin)) as service:
-            return "the running Hedgerow uses it" if service.reload() else "restart the application"
+            return IN_USE if service.reload() else "restart the application"
     except HedgerowError as error:
         return f"send SIGHUP to the running Hedgerow: {error}"
