@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from heapq import merge
+from itertools import islice
 from typing import Generic, TypeVar
 
 from hedgerow.challenge.prices import (
@@ -36,7 +37,6 @@ from hedgerow.web.visitor_rows import gateways_among
 _REUSE = 20.0
 _SLICE = 500
 _PAUSE = 0.0002
-_KEYS_SORTED_AT_ONCE = 10_000
 
 T = TypeVar("T")
 
@@ -97,15 +97,21 @@ class StoredState:
     def __init__(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
         self.blocks = {block.key: block for block in blocks}
         self.scores: dict[str, VisitorScore] = {}
-        sorted_parts: list[list[str]] = []
-        for start in range(0, len(scores), _KEYS_SORTED_AT_ONCE):
-            part = scores[start : start + _KEYS_SORTED_AT_ONCE]
+        sorted_parts = [sorted(self.blocks.keys() - {key for key, _ in scores})] if self.blocks else []
+        for part in _slices(scores):
             self.scores.update(part)
             sorted_parts.append(sorted(key for key, _ in part))
-            # To sort all at once would keep everybody else waiting for the interpreter.
-            time.sleep(_PAUSE)
-        sorted_parts.append(sorted(self.blocks.keys() - self.scores.keys()))
-        self.keys = list(merge(*sorted_parts))
+        self.keys: list[str] = []
+        for keys in _slices(merge(*sorted_parts)):
+            self.keys += keys
+
+
+def _slices(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield lists of some items, with a pause after each: whoever waits for the interpreter gets it then."""
+    rest = iter(items)
+    while part := list(islice(rest, _SLICE)):
+        yield part
+        time.sleep(_PAUSE)
 
 
 class Snapshots:
