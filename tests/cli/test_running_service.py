@@ -200,6 +200,13 @@ def test_a_large_state_comes_in_parts(run, tmp_path, monkeypatch):
         assert run("lists", "show", "--blocks")[1].count("192.0.2.") == 7
 
 
+def test_a_name_that_is_no_text_is_an_error(run, tmp_path):
+    with service(tmp_path / "state", local(tmp_path)):
+        for arguments in (("block", "\udcff"), ("forgive", "\udcff"), ("show", "\udcff")):
+            status, out, err = run("visitors", *arguments)
+            assert (status, out, err) == (1, "", "hedgerow: what is named is not valid text in UTF-8\n")
+
+
 def test_what_the_service_refuses_is_an_error(run, tmp_path):
     with service(tmp_path / "state", local(tmp_path)) as site:
         status, out, err = run("visitors", "block", ME, "--reason", "x" * 501)

@@ -14,7 +14,7 @@ import http.client
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -184,7 +184,9 @@ class RunningService:
     def _make(self, action: str, fields: Any, refused: frozenset[int]) -> bool:
         # A connection that the service has closed meanwhile would leave open whether the change was made.
         self._connection.close()
-        status, body = self._ask("POST", f"{_API}/{action}", msgspec.json.encode(fields))
+        with _only_text():
+            encoded = msgspec.json.encode(fields)
+        status, body = self._ask("POST", f"{_API}/{action}", encoded)
         if status in refused:
             raise HedgerowError(_error_of(body, status))
         if status not in {_OK, _UNKNOWN, _NOT_NOW}:
@@ -202,7 +204,8 @@ class RunningService:
 
     def _find(self, path: str, kind: type[T], /, **parameters: str | int) -> T | None:
         """Return an answer, or None if there is nothing of that name."""
-        query = urlencode({name: value for name, value in parameters.items() if value != ""})
+        with _only_text():
+            query = urlencode({name: value for name, value in parameters.items() if value != ""})
         status, body = self._ask("GET", f"{path}?{query}" if query else path)
         if status == _UNKNOWN:
             return None
@@ -229,6 +232,15 @@ class RunningService:
         if status == _UNAUTHORIZED:
             more = ", it has another token" if "Authorization" in self._headers else _NO_PASSWORD
         return f"the admin listener at {self._listen} does not respond: status {status}{more}"
+
+
+@contextmanager
+def _only_text() -> Iterator[None]:
+    """A name on the command line may have bytes that are no text. The names of visitors and of subjects never have."""
+    try:
+        yield
+    except UnicodeEncodeError:
+        raise HedgerowError("what is named is not valid text in UTF-8") from None
 
 
 def format_duration(seconds: float) -> str:

@@ -44,6 +44,16 @@ def test_the_service_says_whose_directory_it_uses(desk, tmp_path):
     assert Desk(tmp_path / "other", "observe = true\n").read("service")["observing"] is True
 
 
+def test_programs_do_not_wait_for_a_site_that_does_not_answer(desk, monkeypatch):
+    async def never(_):
+        raise AssertionError("the health was asked for")
+
+    monkeypatch.setattr("hedgerow.web.health.Health.problems", never)
+    assert desk.read("state")["rows"] == []
+    body = json.dumps({"visitor": "192.0.2.1"}).encode()
+    assert desk.ask("/api/v1/visitor/ban", "POST", body=body, content_type="application/json").status == 200
+
+
 def test_the_whole_state_comes_in_parts(desk):
     keys = [f"192.0.2.{number}" for number in range(10)]
     desk.site.stores.state.restore([], [(key, SUSPECT) for key in keys])

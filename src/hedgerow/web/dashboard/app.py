@@ -100,7 +100,7 @@ class Dashboard:
             Route(f"{openapi.API}/openapi.json", self._openapi),
             Route("/", self._html(PAGES[0])),
             Route("/dashboard/now/live", self._live),
-            *(Route(f"{openapi.API}/{resource.name}", self._api(resource)) for resource in RESOURCES),
+            *(Route(f"{openapi.API}/{resource.name}", self._api(resource, health=False)) for resource in RESOURCES),
         ]
         for page in PAGES:
             routes.append(Route(f"/dashboard/{page.name}", self._html(page)))
@@ -155,11 +155,12 @@ class Dashboard:
             site_name=context.site_name, back=back or ("/" if _required(page) else f"/dashboard/{page.name}"), **values,
         )  # fmt: skip
 
-    def _api(self, page: Page) -> Callable[[Request], Any]:
+    def _api(self, page: Page, *, health: bool = True) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             try:
                 parameters = msgspec.convert(dict(request.query_params), page.parameters, strict=False)
-                result = await asyncio.to_thread(page.query, await self._context(request), parameters)
+                context = await self._context(request, health=health)
+                result = await asyncio.to_thread(page.query, context, parameters)
             except (Problem, HedgerowError, ValueError) as failed:
                 return _error(failed)
             if isinstance(result, TablePage) and getattr(parameters, "format", "json") == "csv":
@@ -251,7 +252,7 @@ class Dashboard:
             try:
                 body = await _json_body(request, action.max_body)
                 fields = await asyncio.to_thread(msgspec.json.decode, body, type=action.request)
-                done = await self._run(page, action, await self._context(request), fields)
+                done = await self._run(page, action, await self._context(request, health=False), fields)
             except (Problem, HedgerowError, ValueError) as failed:
                 return _error(failed)
             return Response(msgspec.json.encode(done), media_type=_JSON)
@@ -269,8 +270,9 @@ class Dashboard:
         await asyncio.to_thread(self._audit.add, user.name, user.address, change, done.subject, done.message)
         return done
 
-    async def _context(self, request: Request) -> Context:
-        problems = await self._health.problems()
+    async def _context(self, request: Request, *, health: bool = True) -> Context:
+        """Return what a query sees. Without *health* it does not wait until the site answers or is given up."""
+        problems = await self._health.problems() if health else {}
         scope = request.scope
         return Context(
             self._site, _user(request), time.time(), self._audit, problems, self._jobs, self._snapshots,
