@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -198,6 +199,30 @@ def test_a_large_state_comes_in_parts(run, tmp_path, monkeypatch):
             assert run("visitors", "block", f"192.0.2.{number}")[0] == 0
         assert run("visitors", "show")[1].count("192.0.2.") == 7
         assert run("lists", "show", "--blocks")[1].count("192.0.2.") == 7
+
+
+def test_what_the_service_cannot_do_now_is_an_error(run, tmp_path, monkeypatch):
+    """As while Redis is away: it will be done later, but the command must not say that it is done."""
+    with service(tmp_path / "state", local(tmp_path)) as site:
+        assert run("visitors", "block", ME)[0] == 0
+        monkeypatch.setattr(site.stores.state, "forgive", lambda _: None)
+        assert run("visitors", "forgive", ME) == (
+            1, "", "hedgerow: Redis does not answer. The visitor will be forgiven as soon as it does.\n",
+        )  # fmt: skip
+        monkeypatch.setattr(site, "follower", None)
+        assert run("lists", "add", "black", ME) == (1, "", "hedgerow: Lists are switched off.\n")
+        assert [change for *_, change in changes(site)] == ["visitor.ban"]
+
+
+def test_an_answer_that_is_lost_leaves_open_whether_the_change_was_made(run, tmp_path, monkeypatch):
+    with service(tmp_path / "state", local(tmp_path)):
+        answered = threading.Event()
+        monkeypatch.setattr(running_service, "_TIMEOUT", 2.0)
+        monkeypatch.setattr("hedgerow.web.dashboard.pages.visitor.Block", lambda *_: answered.wait(60))
+        status, out, err = run("visitors", "block", ME)
+        answered.set()
+        assert (status, out) == (1, "")
+        assert err.endswith("does not respond: timed out; the change may have been made\n")
 
 
 def test_a_name_that_is_no_text_is_an_error(run, tmp_path):

@@ -120,7 +120,7 @@ class _ListsOfService:
     def add(self, entry: Listing) -> bool:
         fields = msgspec.to_builtins(entry)
         del fields["since"]
-        return self._service.change("lists/add", fields)
+        return self._service.add_entry(fields)
 
     def change(self, entry: Listing) -> None:
         if not self._service.change("lists/change", entry):

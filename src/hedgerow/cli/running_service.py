@@ -177,6 +177,10 @@ class RunningService:
         self._make(f"models/{change}", fields, _REFUSED | {_UNKNOWN, _NOT_NOW})
         return self._get(f"{_API}/models", _Models).reloads
 
+    def add_entry(self, fields: Any) -> bool:
+        """Add an entry to a list. Return false if the subject is on the list."""
+        return self._make("lists/add", fields, _REFUSED | {_UNKNOWN})
+
     def change(self, action: str, fields: Any) -> bool:
         """Make a change. Return false if what it is about is not known, or if it is not possible now."""
         return self._make(action, fields, _REFUSED)
@@ -188,9 +192,9 @@ class RunningService:
             encoded = msgspec.json.encode(fields)
         status, body = self._ask("POST", f"{_API}/{action}", encoded)
         if status in refused:
-            raise HedgerowError(_error_of(body, status))
+            raise HedgerowError(_error_of(body) or self._fault(status))
         if status not in {_OK, _UNKNOWN, _NOT_NOW}:
-            raise StoreError(self._fault(status))
+            raise StoreError(self._fault(status, body))
         self.changes += status == _OK
         return status == _OK
 
@@ -210,7 +214,7 @@ class RunningService:
         if status == _UNKNOWN:
             return None
         if status != _OK:
-            raise StoreError(self._fault(status))
+            raise StoreError(self._fault(status, body))
         try:
             return msgspec.json.decode(body, type=kind)
         except msgspec.MsgspecError as error:
@@ -218,19 +222,23 @@ class RunningService:
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         headers = {**self._headers, **({"Content-Type": "application/json"} if body is not None else {})}
+        more = ""
         try:
             self._connection.request(method, self._root + path, body, headers)
+            more = "; the change may have been made" if body is not None else ""
             response = self._connection.getresponse()
             return response.status, response.read(_MAX_RESPONSE)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._connection.close()
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise StoreError(f"the admin listener at {self._listen} does not respond: {reason}") from None
+            raise StoreError(f"the admin listener at {self._listen} does not respond: {reason}{more}") from None
 
-    def _fault(self, status: int) -> str:
+    def _fault(self, status: int, body: bytes = b"") -> str:
         more = ""
         if status == _UNAUTHORIZED:
             more = ", it has another token" if "Authorization" in self._headers else _NO_PASSWORD
+        elif said := _error_of(body):
+            return said
         return f"the admin listener at {self._listen} does not respond: status {status}{more}"
 
 
@@ -255,11 +263,12 @@ def format_duration(seconds: float) -> str:
     return f"{whole // unit}{name}"
 
 
-def _error_of(body: bytes, status: int) -> str:
+def _error_of(body: bytes) -> str:
+    """Return what an answer of the API says is wrong."""
     try:
-        return msgspec.json.decode(body, type=dict[str, str])["error"]
-    except (msgspec.MsgspecError, KeyError):
-        return f"the service refuses this: status {status}"
+        return msgspec.json.decode(body, type=dict[str, str]).get("error", "")
+    except msgspec.MsgspecError:
+        return ""
 
 
 def connect_service(settings: Settings, site: str = "") -> tuple[RunningService, bool] | None:
