@@ -10,7 +10,7 @@ ALL = (
     "memory", "watch", "models", "shape", "page", "maze", "proxy", "tls", "load", "report",
 )  # fmt: skip
 
-WITH_OPTIONS = ("crawlers", "careful", "people", "dashboard")
+WITH_OPTIONS = ("careful", "commands", "crawlers", "people", "dashboard")
 """Take minutes, so they run only where they are named; what follows the name are their options."""
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ def test_what_commands_of_root_make_belongs_to_the_service(directory):
     build_token_codecs(settings)
     rotate(key_path(settings), time.time(), 1e9)
     # Also the file of what is enforced, which a service that only observes has not made yet.
-    with open_visitor_stores(settings) as (enforced, _):
-        enforced.read(0.0)
+    with open_visitor_stores(settings) as stores:
+        stores.enforced.read(0.0)
     audit_command(settings, "lists.add", "192.0.2.1")
     build_list_store(settings).add(Listing("black", "192.0.2.1", "", "root", time.time(), 0.0))
     save_ranges(ranges_path(settings), {"a.json": PublishedRange(("192.0.2.0/24",), "a", 0.0)})

@@ -17,10 +17,15 @@ TESTED_BY = {
     "attacks/test_framing.py": ("web/cookie_test",),
     "attacks/test_settings.py": ("settings/dangers",),
     "cli/test_personal_data.py": ("cli/visitor_store",),
-    "cli/test_service.py": ("web/run_file", "cli/running_service"),
+    "cli/test_running_service.py": ("cli/list_store",),
+    "cli/test_service.py": ("web/run_file",),
     "web/test_alert_channels.py": ("cli/alerts",),
     "web/test_request_log.py": ("web/log_format",),
     "web/dashboard/test_login.py": ("web/admin/login_limit", "web/admin/passwords", "web/admin/sessions"),
+    "web/dashboard/test_resources.py": (
+        "web/dashboard/resource_types", "web/dashboard/resources/campaigns", "web/dashboard/resources/decision",
+        "web/dashboard/resources/lists", "web/dashboard/resources/service", "web/dashboard/resources/state",
+    ),
     "web/dashboard/test_visitor.py": (
         "web/dashboard/pages/complaint", "web/dashboard/pages/visitor", "web/dashboard/pages/visitors",
         "web/dashboard/path_tree", "web/dashboard/visitor_search",

@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 import json
 import sys
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import time
+from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hedgerow.cli.main import main
+from hedgerow.core.attack import ATTACK_KEY, attack_block
+from hedgerow.core.decision import Block, Evidence
+from hedgerow.state.sqlite.journal import connect, order
 
 from .said import without_place
 
@@ -99,7 +102,7 @@ def test_lists_that_are_switched_off_are_not_changed(run, monkeypatch):
         (("change", "black", "192.0.2.1"), 2), (("change", "black", "192.0.2.1", "--reason", "x"), 1),
         (("change", "black", "192.0.2.1", "--for-good", "--for", "1d"), 2), (("remove", "black", "192.0.2.1"), 1),
         (("export", "word"), 2), (("import", "missing.txt"), 1), (("import",), 2), (("show", "--of", "name"), 2),
-        (("show", "x y"), 2), (("show", "--blocks"), 2), (("import", "-", "--format", "xml"), 2),
+        (("show", "x y"), 2), (("show", "--blocks"), 1), (("import", "-", "--format", "xml"), 2),
         (("import", "-", "--replace", "--author", ""), 2), (("export", "plain", "-o", "no/such/folder"), 1),
     ],
 )  # fmt: skip
@@ -183,56 +186,22 @@ def test_an_exported_list_can_be_imported_again(run, tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
-@contextmanager
-def admin_listener(monkeypatch, status: int, body: bytes):
-    """An HTTP server that answers like this at /blocks, as the admin listener of the settings."""
-
-    class Admin(BaseHTTPRequestHandler):
-        def do_GET(self):
-            answer = body if self.path == "/blocks" else b"[]"
-            self.send_response(status)
-            self.send_header("content-length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Admin) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        monkeypatch.setenv("HEDGEROW__ADMIN__LISTEN", f"127.0.0.1:{server.server_port}")
-        try:
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def test_blocks_come_from_the_admin_listener(run, monkeypatch):
-    block = {
-        "key": "192.0.2.1", "until": 1_800_000_000.0, "offence": 2, "evidence": {"text": "Too many \x1b[2J pages."},
-    }  # fmt: skip
-    with admin_listener(monkeypatch, 200, json.dumps([block]).encode()):
-        status, out, _ = run("show", "--blocks")
-        as_json = json.loads(run("show", "--blocks", "--json")[1])
+def test_blocks_in_force_are_shown(run, monkeypatch):
+    """Without a running service they come from its file."""
+    state = Path("state")
+    state.mkdir()
+    now = time.time()
+    block = Block("192.0.2.1", "", now, now + 600, "refuse", Evidence("a", "b", 1.0, "Too many \x1b[2J pages."), 2)
+    with closing(connect(state / "state.sqlite")) as connection:
+        order(connection, "192.0.2.1", block)
+        order(connection, ATTACK_KEY, attack_block(now, 60))
+    status, out, _ = run("show", "--blocks")
     assert status == 0
     assert "192.0.2.1" in out
     assert "\x1b" not in out
-    assert as_json == [block]
-    status, _, err = run("show", "--blocks")
-    assert status == 1
-    assert "does not respond" in one_line(err)
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "reason"), [(404, b"[]", "status 404"), (200, b"<html>", "JSON is malformed")]
-)
-def test_a_server_that_is_no_admin_listener_is_an_error(run, monkeypatch, status, body, reason):
-    with admin_listener(monkeypatch, status, body):
-        found, _, err = run("show", "--blocks")
-    assert found == 1
-    assert f"does not respond: {reason}" in one_line(err)
+    assert json.loads(run("show", "--blocks", "--json")[1]) == [msgspec.to_builtins(block)]
+    monkeypatch.setenv("HEDGEROW__OBSERVE", "true")
+    assert run("show", "--blocks")[1] == "Nobody is blocked.\n"
 
 
 @pytest.mark.parametrize("command", [(), ("show",), ("add",), ("remove",), ("change",), ("import",), ("export",)])

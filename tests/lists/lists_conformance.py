@@ -130,6 +130,15 @@ class ListsConformance:
         )  # fmt: skip
         assert self.subjects(lists, **wanted) == subjects
 
+    @pytest.mark.parametrize("name", [None, "white", "black"])
+    def test_entries_are_read_one_part_after_another(self, lists, name):
+        lists.put([entry(f"192.0.2.{n}", one) for n in range(5) for one in ("white", "black")])
+        found, after = [], None
+        while part := list(lists.read(ListFilter(list=name, after=after, limit=2))):
+            found += part
+            after = part[-1].list, part[-1].subject
+        assert found == list(lists.read(ListFilter(list=name)))
+
     def test_several_threads_can_write_at_once(self, lists, tmp_path):
         lists.add(entry("10.9.9.9"))
 

@@ -15,7 +15,8 @@ from hedgerow.errors import StoreAwayError, StoreError
 from hedgerow.lists import follower as module
 from hedgerow.lists import sqlite_store as sqlite_lists
 from hedgerow.lists.follower import Follower, ListsCopy, asn_file
-from hedgerow.lists.model import Lists
+from hedgerow.lists.model import Listing, Lists
+from hedgerow.lists.sql_store import ListFilter
 from hedgerow.lists.sqlite_store import SqliteLists
 
 from .lists_conformance import NOW, ListsConformance, entry, found
@@ -221,3 +222,14 @@ def wait_until(met) -> None:
     while not met():
         assert time.monotonic() < end
         time.sleep(0.005)
+
+
+@pytest.mark.parametrize("name", [None, "black"])
+def test_a_part_of_a_long_list_is_found_by_the_index(tmp_path, name):
+    """Otherwise each part would be found by reading all before it."""
+    lists = SqliteLists(tmp_path / "lists.sqlite")
+    lists.put([Listing("black", f"10.0.0.{n}", "", "", 0.0, 0.0) for n in range(9)])
+    where, values = lists._conditions(ListFilter(list=name, after=("black", "10.0.0.4"), in_force_at=1.0))
+    with closing(sqlite3.connect(tmp_path / "lists.sqlite")) as connection:
+        ((*_, plan),) = connection.execute(f"EXPLAIN QUERY PLAN SELECT * FROM entries WHERE {where}", values)
+    assert "subject>" in plan.replace("(list,subject)>", "subject>")

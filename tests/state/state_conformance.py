@@ -467,6 +467,18 @@ class StateConformance:
         state.update_score(ScoreUpdate(holder, START + 60, 8, 1e9, 0.1))
         assert dict(state.scores())[holder].day == day
 
+    def test_some_keys_are_looked_up_without_the_others(self):
+        state = self.state(WINDOW)
+        assert state.look_up([HOME], START) == ([], [])
+        for key in (HOME, ANN, "192.0.2.9"):
+            state.update_score(ScoreUpdate(key, START, 7, 1e9, weight=0.25, codes=("a",)))
+        blocks = [block("192.0.2.8", "192.0.2.8"), block("192.0.2.7", "192.0.2.7", until=1.0)]
+        for one in blocks:
+            state.commit(one)
+        found, scores = state.look_up([ANN, "192.0.2.8", "192.0.2.7", HOME, "nobody"], START + 2.0)
+        assert [one.key for one in found] == ["192.0.2.8"]
+        assert scores == [pair for name in (ANN, HOME) for pair in state.scores() if pair[0] == name]
+
     def test_an_entry_alone_is_no_standing(self):
         state = self.state(WINDOW)
         state.update_score(ScoreUpdate(HOME, START, 1, 1.0, entry="/item/7"))

@@ -11,7 +11,7 @@ from typer import Option
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import format_time, print_json
 from hedgerow.cli.service import Directory, SiteName, find_site
-from hedgerow.cli.visitor_store import audit_visitor_command, open_visitor_stores
+from hedgerow.cli.visitor_store import open_visitor_stores
 from hedgerow.cli.visitors import read_duration
 from hedgerow.core.attack import ATTACK_KEY, attack_block, attack_of
 
@@ -32,9 +32,9 @@ def on(
     settings = find_site(config, directory, site, place="state", has_started=True)
     now = time.time()
     with open_visitor_stores(settings, site) as stores:
-        for store in filter(None, stores):
+        for store in stores:
             store.order(ATTACK_KEY, attack_block(now, seconds))
-    audit_visitor_command(settings, "attack.on", "the site", f"For {for_}.")
+        stores.audit("attack.on", "the site", f"For {for_}.")
     typer.echo(f"under attack until {format_time(now + seconds)}: visitors without a clearance need one")
     if settings.observe:
         typer.echo(_NOTHING_CHANGES)
@@ -45,9 +45,9 @@ def off(config: Config = None, directory: Directory = None, site: SiteName = "")
     """Stop asking, from the next second on."""
     settings = find_site(config, directory, site, place="state", has_started=True)
     with open_visitor_stores(settings, site) as stores:
-        found = [store.order(ATTACK_KEY, None) for store in stores if store is not None]
-    if any(found):
-        audit_visitor_command(settings, "attack.off", "the site")
+        found = [store.order(ATTACK_KEY, None) for store in stores]
+        if any(found):
+            stores.audit("attack.off", "the site")
     typer.echo("no longer under attack" if any(found) else "it was not on")
 
 
@@ -57,7 +57,7 @@ def status(config: Config = None, directory: Directory = None, site: SiteName = 
     settings = find_site(config, directory, site, place="state", changes=False, quiet=json)
     now = time.time()
     with open_visitor_stores(settings, site) as stores:
-        found = [attack_of(store.read(now)[0], now) for store in stores if store is not None]
+        found = [attack_of(store.about(ATTACK_KEY, now)[0], now) for store in stores]
     running = next((block for block in found if block is not None), None)
     if json:
         print_json({"on": running is not None, "until": running.until if running is not None else None})

@@ -108,8 +108,9 @@ def _gateways(settings: Settings, site: str) -> dict[str, int]:
     now = time.time()
     try:
         with open_visitor_stores(settings, site) as stores:
-            scores = [one for store in stores if store is not None for one in store.read(now)[1]]
-            return gateways_among(scores, now)
+            scores = [one for store in stores for one in store.read(now)[1]]
+            # The files and the service have them in different orders.
+            return dict(sorted(gateways_among(scores, now).items(), key=lambda pair: (-pair[1], pair[0])))
     except StoreError:
         return {}
 

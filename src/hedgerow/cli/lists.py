@@ -1,4 +1,9 @@
-"""`hedgerow lists show|review|subscriptions|add|remove|change|import|export`: the white and the black list."""
+"""
+`hedgerow lists show|review|subscriptions|add|remove|change|import|export`: the white and the black list.
+
+The commands ask the running service or use the database of the lists: see `list_store`. Only `review` always uses the
+database and the ledger: it counts all pages of a day, which is no work for the process that answers visitors.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,23 +24,25 @@ import typer
 from rich.text import Text
 from typer import Argument, Option
 
+from hedgerow.cli.list_store import ImportSource, format_moment, open_lists, until_words
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import STANDARD_OUTPUT, console, new_table, print_json, progress_bar, write_file
-from hedgerow.cli.running_service import RunningService
 from hedgerow.cli.service import Directory, SiteName, find_site
+from hedgerow.cli.visitor_store import open_visitor_stores
+from hedgerow.core.attack import visitors_of
+from hedgerow.core.decision import Block
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.importer import FORMATS, Defaults, Format, ListImport
 from hedgerow.lists.model import OWN_AUTHOR, SUBJECT_KINDS, Listing, ListName, SubjectKind, clean_text, parse_subject
 from hedgerow.lists.sql_store import ListFilter
-from hedgerow.lists.times import iso, parse_duration, parse_time
+from hedgerow.lists.times import parse_duration, parse_time
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
-from hedgerow.web.audit import audit_command
 from hedgerow.web.ledger_access import open_ledger
 from hedgerow.web.list_review import Verdict, review
 from hedgerow.web.stores import build_list_store
-from hedgerow.web.subscriptions import Reading, read_readings
+from hedgerow.web.subscriptions import Reading
 
 app = typer.Typer()
 
@@ -79,7 +86,7 @@ def show(
     limit: Annotated[int, Option(min=1, help="Number of entries to show; --json shows all.")] = 100,
     as_json: Annotated[bool, Option("--json", help="As JSON.")] = False,
     blocks: Annotated[
-        bool, Option("--blocks", help="Show current blocks by detectors instead, from the admin listener.")
+        bool, Option("--blocks", help="Show the blocks in force instead, by detectors and administrators.")
     ] = False,
     config: Config = None,
     directory: Directory = None,
@@ -94,14 +101,15 @@ def show(
         list=name, kind=sort, address=_subject(subject) if subject else "", author=author, text=reason,
         in_force_at=None if ended else time.time(), limit=-1 if as_json or subject else limit + 1,
     )  # fmt: skip
-    entries = build_list_store(settings).read(filter_)
-    if subject:
-        entries = iter(sorted(entries, key=_precedence))
-    if as_json:
-        for piece in write("json", entries, at=0.0):
-            typer.echo(piece, nl=False)
-        return
-    shown = list(entries)
+    with open_lists(settings, site) as lists:
+        entries = lists.read(filter_)
+        if subject:
+            entries = iter(sorted(entries, key=_precedence))
+        if as_json:
+            for piece in write("json", entries, at=0.0):
+                typer.echo(piece, nl=False)
+            return
+        shown = list(entries)
     _print_entries(shown[:limit] if not subject else shown)
     if len(shown) > limit and not subject:
         typer.echo("There are more entries; use --limit or --json to show them.", err=True)
@@ -130,7 +138,7 @@ def review_(
         return
     table = new_table("list", "subject", "until (UTC)", ">pages in a day", "what follows")
     for one in reviews:
-        until = _moment(one.listing.until) or "for good"
+        until = format_moment(one.listing.until) or "for good"
         cells = (one.listing.list, one.listing.subject, until, f"{one.pages:,}", _FOLLOWS[one.verdict])
         table.add_row(*(Text(readable(cell)) for cell in cells))
     console(_WIDTH).print(table)
@@ -148,27 +156,25 @@ def _print_entries(entries: list[Listing]) -> None:
     table = new_table("list", "subject", "until (UTC)", "reason", "by", "since (UTC)")
     for entry in entries:
         cells = (
-            entry.list, entry.subject, _moment(entry.until) or "for good", entry.reason, entry.author,
-            _moment(entry.since),
+            entry.list, entry.subject, format_moment(entry.until) or "for good", entry.reason, entry.author,
+            format_moment(entry.since),
         )  # fmt: skip
         table.add_row(*(Text(readable(cell)) for cell in cells))
     console(_WIDTH).print(table)
 
 
-def _moment(at: float) -> str:
-    return iso(float(int(at))).replace("T", " ").removesuffix("Z")
-
-
 def _show_blocks(settings: Settings, site: str, *, as_json: bool) -> None:
-    if not settings.admin.listen:
-        raise SettingsError(["--blocks needs the admin listener; name it in the settings: [admin] listen"])
-    blocks = RunningService(settings, site).blocks()
+    found: Sequence[Block] = ()
+    if not settings.observe:
+        with open_visitor_stores(settings, site) as stores:
+            found, _ = stores.enforced.read(time.time())
+    blocks = msgspec.to_builtins(sorted(visitors_of(found), key=lambda block: (block.until, block.key)))
     if as_json:
         typer.echo(json.dumps(blocks, indent=1))
         return
     table = new_table("blocked", "until (UTC)", "block no.", "why")
     for block in blocks:
-        cells = (block["key"], _moment(block["until"]), str(block["offence"]), block["evidence"]["text"])
+        cells = (block["key"], format_moment(block["until"]), str(block["offence"]), block["evidence"]["text"])
         table.add_row(*(Text(readable(cell)) for cell in cells))
     console(_WIDTH).print(table) if blocks else typer.echo("Nobody is blocked.")
 
@@ -191,16 +197,15 @@ def add(
     settings = _settings(config, directory, site)
     if (ignored := next(filter(_is_operator, parsed), None)) and not settings.lists.asn_file:
         raise HedgerowError(f"{ignored} would have no effect: {_NO_OPERATORS}")
-    store = build_list_store(settings)
-    for subject in parsed:
-        entry = Listing(name, subject, clean_text(reason or ""), _author(author), now, end)
-        if not store.add(entry):
-            raise HedgerowError(
-                f"{readable(subject)} is already on the {name} list; "
-                f"use hedgerow lists change {name} {readable(subject)}"
-            )
-        audit_command(settings, "lists.add", subject, f"{name} {_until_words(end)}")
-        typer.echo(f"{readable(subject)} is on the {name} list {_until_words(end)}")
+    with open_lists(settings, site) as lists:
+        for subject in parsed:
+            entry = Listing(name, subject, clean_text(reason or ""), _author(author), now, end)
+            if not lists.add(entry):
+                raise HedgerowError(
+                    f"{readable(subject)} is already on the {name} list; "
+                    f"use hedgerow lists change {name} {readable(subject)}"
+                )
+            typer.echo(f"{readable(subject)} is on the {name} list {until_words(end)}")
 
 
 @app.command()
@@ -223,19 +228,18 @@ def change(
     if not (for_good or length or until) and reason is None and author is None:
         raise SettingsError(["name what to change: --reason, --author, --for, --until or --for-good"])
     settings = _settings(config, directory, site)
-    store = build_list_store(settings)
-    entry = next(iter(store.read(ListFilter(list=name, subject=_subject(subject)))), None)
-    if entry is None:
-        raise _missing(name, subject)
-    changed = msgspec.structs.replace(
-        entry,
-        reason=entry.reason if reason is None else clean_text(reason),
-        author=entry.author if author is None else clean_text(author),
-        until=0.0 if for_good else _end(length, until, now) if length or until else entry.until,
-    )
-    store.put([changed])
-    audit_command(settings, "lists.change", entry.subject, f"{name} {_until_words(changed.until)}")
-    typer.echo(f"{readable(entry.subject)} is on the {name} list {_until_words(changed.until)}")
+    with open_lists(settings, site) as lists:
+        entry = next(iter(lists.read(ListFilter(list=name, subject=_subject(subject)))), None)
+        if entry is None:
+            raise _missing(name, subject)
+        changed = msgspec.structs.replace(
+            entry,
+            reason=entry.reason if reason is None else clean_text(reason),
+            author=entry.author if author is None else clean_text(author),
+            until=0.0 if for_good else _end(length, until, now) if length or until else entry.until,
+        )
+        lists.change(changed)
+    typer.echo(f"{readable(entry.subject)} is on the {name} list {until_words(changed.until)}")
 
 
 @app.command()
@@ -244,13 +248,11 @@ def remove(
 ) -> None:
     """Remove subjects from a list."""
     parsed = [_subject(text) for text in subjects]
-    settings = _settings(config, directory, site)
-    store = build_list_store(settings)
-    for subject in parsed:
-        if not store.remove(name, subject):
-            raise _missing(name, subject)
-        audit_command(settings, "lists.remove", subject, name)
-        typer.echo(f"{readable(subject)} is off the {name} list")
+    with open_lists(_settings(config, directory, site), site) as lists:
+        for subject in parsed:
+            if not lists.remove(name, subject):
+                raise _missing(name, subject)
+            typer.echo(f"{readable(subject)} is off the {name} list")
 
 
 @app.command()
@@ -262,7 +264,8 @@ def subscriptions(
 ) -> None:
     """Show the lists of others that the settings subscribe to: entries, last reading, and last failure."""
     settings = find_site(config, directory, site, place="lists", changes=False, quiet=as_json)
-    readings = read_readings(settings)
+    with open_lists(settings, site) as lists:
+        readings = lists.readings()
     found = [(one, readings.get(one.name, Reading())) for one in settings.lists.subscriptions]
     if as_json:
         print_json([{**msgspec.to_builtins(one), **msgspec.to_builtins(known)} for one, known in found])
@@ -272,7 +275,7 @@ def subscriptions(
         return
     table = new_table("name", "list", "source", ">entries", ">left out", "read (UTC)", ">failures", "last failure")
     for one, known in found:
-        read = _moment(known.read_at) if known.read_at else "never"
+        read = format_moment(known.read_at) if known.read_at else "never"
         numbers = f"{known.entries:,}", f"{known.left_out:,}"
         cells = (one.name, one.list, one.source, *numbers, read, f"{known.failures:,}", known.error)
         table.add_row(*(Text(readable(cell)) for cell in cells))
@@ -310,10 +313,12 @@ def import_(
     defaults = Defaults(now, name, clean_text(reason), owner, _end(length, until, now))
     with _open(file) as source:
         settings = _settings(config, directory, site)
-        store = build_list_store(settings)
         reading = ListImport(source, readable(file), defaults, format=kind, skip_bad=skip_bad)
-        count = store.put(_with_progress(reading, _size(source)), replacing=owner if replace else "")
-    audit_command(settings, "lists.import", file, f"{count:,} entries for the {name} list")
+        with open_lists(settings, site) as lists:
+            count = lists.import_entries(
+                _with_progress(reading, _size(source)), ImportSource(file, name), replacing=owner if replace else ""
+            )
+            lists_operators = any(lists.read(ListFilter(kind="asn", limit=1)))
     for fault in reading.faults:
         typer.echo(f"{readable(file)}:{fault.line}: {readable(fault.text)}", err=True)
     summary = f"{count:,} entries imported ({reading.format})"
@@ -322,7 +327,7 @@ def import_(
     if reading.left_out:
         summary += "; left out: " + ", ".join(f"{n:,} {kind}" for kind, n in sorted(reading.left_out.items()))
     typer.echo(readable(summary))
-    if not settings.lists.asn_file and any(store.read(ListFilter(kind="asn", limit=1))):
+    if not settings.lists.asn_file and lists_operators:
         typer.echo(f"Entries for network operators (AS numbers) have no effect: {_NO_OPERATORS}", err=True)
 
 
@@ -343,12 +348,12 @@ def export(
     now = time.time()
     chosen = name or ("black" if target in _ONE_LIST else None)
     settings = find_site(config, directory, site, place="lists", changes=False, quiet=True)
-    entries = build_list_store(settings).read(ListFilter(list=chosen, in_force_at=now))
-    parts = write(target, entries, at=now)
-    if output == STANDARD_OUTPUT:
-        sys.stdout.writelines(parts)
-    else:
-        write_file(Path(output), parts)
+    with open_lists(settings, site) as lists:
+        parts = write(target, lists.read(ListFilter(list=chosen, in_force_at=now)), at=now)
+        if output == STANDARD_OUTPUT:
+            sys.stdout.writelines(parts)
+        else:
+            write_file(Path(output), parts)
 
 
 def _settings(config: Path | None, directory: Path | None, site: str) -> Settings:
@@ -381,10 +386,6 @@ def _end(length: str | None, until: str | None, now: float) -> float:
     if (length or until) and end <= now:
         raise SettingsError([f"the end {readable(length or until or '')!r} has passed"])
     return end
-
-
-def _until_words(end: float) -> str:
-    return f"until {_moment(end)} UTC" if end else "for good"
 
 
 def _author(author: str | None) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from contextlib import closing
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import print_json
-from hedgerow.cli.running_service import reload_running
+from hedgerow.cli.running_service import IN_USE, connect_service, reload_running
 from hedgerow.cli.service import Directory, SiteName, find_site
 from hedgerow.logs.formats import iso, readable
+from hedgerow.settings import Settings
 from hedgerow.watch.models.bundle import ModelKind
 from hedgerow.watch.models.panel import MAJOR_DRIFT, MIN_SESSIONS, MINOR_DRIFT, Panel, PanelRecord
 from hedgerow.web.audit import audit_command
@@ -59,9 +61,9 @@ def promote(
     Before 200 comparisons this is refused, unless forced.
     """
     settings = find_site(config, directory, site)
-    path = promote_shadow(settings, which, force=force)
-    audit_command(settings, "models.promote", which)
-    typer.echo(f"{path} now classifies {which}; {reload_running(settings)}; hedgerow models back undoes it")
+    follows = _change(settings, site, "promote", which, force=force)
+    path = model_files(settings).current(which)
+    typer.echo(f"{path} now classifies {which}; {follows}; hedgerow models back undoes it")
 
 
 @app.command()
@@ -70,9 +72,7 @@ def back(
 ) -> None:
     """Use the previous bundle again. The current one becomes the shadow."""
     settings = find_site(config, directory, site)
-    model_files(settings).go_back(which)
-    audit_command(settings, "models.back", which)
-    typer.echo(f"{which} are classified by the previous bundle; {reload_running(settings)}")
+    typer.echo(f"{which} are classified by the previous bundle; {_change(settings, site, 'back', which)}")
 
 
 @app.command()
@@ -81,9 +81,25 @@ def drop(
 ) -> None:
     """Remove the shadow bundle."""
     settings = find_site(config, directory, site)
-    model_files(settings).drop_shadow(which)
-    audit_command(settings, "models.drop", which)
-    typer.echo(f"the shadow bundle for {which} is removed; {reload_running(settings)}")
+    typer.echo(f"the shadow bundle for {which} is removed; {_change(settings, site, 'drop', which)}")
+
+
+def _change(
+    settings: Settings, site: str, change: Literal["promote", "back", "drop"], kind: ModelKind, *, force: bool = False
+) -> str:
+    """Let the running service make a change, or make it in its files, and return what comes of it."""
+    if (connected := connect_service(settings, site)) is not None:
+        with closing(connected[0]) as service:
+            return IN_USE if service.change_models(change, kind, force=force) else "restart the application"
+    match change:
+        case "promote":
+            promote_shadow(settings, kind, force=force)
+        case "back":
+            model_files(settings).go_back(kind)
+        case "drop":
+            model_files(settings).drop_shadow(kind)
+    audit_command(settings, f"models.{change}", kind)
+    return reload_running(settings)
 
 
 def _print(panel: Panel, response: str) -> None:

@@ -1,4 +1,8 @@
-"""`hedgerow visitors export` and `forget`: everything that is stored about one visitor, and its deletion."""
+"""
+`hedgerow visitors export` and `forget`: everything that is stored about one visitor, and its deletion.
+
+They use the files and databases of a service also while it runs: the API has no such functions.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from hedgerow.challenge.prices import is_price_key
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import format_time, print_json, write_json
 from hedgerow.cli.service import Directory, SiteName, find_site
-from hedgerow.cli.visitor_store import Visitor, open_visitor_stores, visitor_key
+from hedgerow.cli.visitor_store import Visitor, open_visitor_stores
 from hedgerow.core.address import parse_address
 from hedgerow.core.state import prefix_key
 from hedgerow.ledger.erasure import delete_visits
@@ -61,16 +65,16 @@ def forget(
 ) -> None:
     """Delete what is stored about a visitor, and say what was deleted and what stays."""
     settings = find_site(config, directory, site, place="state", has_started=True)
-    key = visitor_key(settings, visitor, site)
-    names = _stored_names(settings, key, visitor)
-    deleted = delete_visits(ledger_of(settings), names) if has_ledger(settings) else 0
-    typer.echo(f"{deleted:,} visits are deleted from the ledger")
-    with open_visitor_stores(settings, site) as stores:
-        known = [store.read(time.time()) for store in stores if store is not None]
+    with open_visitor_stores(settings, site, by_files=True) as stores:
+        key = stores.key_of(visitor)
+        names = _stored_names(settings, key, visitor)
+        deleted = delete_visits(ledger_of(settings), names) if has_ledger(settings) else 0
+        typer.echo(f"{deleted:,} visits are deleted from the ledger")
+        known = [store.read(time.time()) for store in stores]
         keys = [key, prefix_key(key), *_prices_of(key, known)]
-        removed = sum(store.order(one, None) for store in stores if store is not None for one in keys)
-        campaigns = [c for store in stores if store for c in store.campaigns() if key in c.members]
-        is_watched = sum(store.delete_session(key) for store in stores if store is not None) > 0
+        removed = sum(store.order(one, None) for store in stores for one in keys)
+        campaigns = [c for store in stores for c in store.campaigns() if key in c.members]
+        is_watched = sum(store.delete_session(key) for store in stores) > 0
     typer.echo(f"{removed} scores and blocks are deleted")
     if is_watched:
         typer.echo("what the watch has stored about its last session is deleted; a running one forgets it within a day")
@@ -123,14 +127,14 @@ def _changes(settings: Settings, key: str, visitor: str) -> Sequence[AuditEntry]
 
 
 def _stored(settings: Settings, visitor: str, site: str) -> dict[str, Any]:
-    key = visitor_key(settings, visitor, site)
-    names = _stored_names(settings, key, visitor)
     visits: list[dict[str, Any]] = []
-    if has_ledger(settings):
-        with closing(open_ledger(settings)) as ledger:
-            visits = [_visit(row) for row in ledger.visits_of(names, COLUMNS)]
-    with open_visitor_stores(settings, site) as stores:
-        read = [(store, store.read(time.time())) for store in stores if store is not None]
+    with open_visitor_stores(settings, site, by_files=True) as stores:
+        key = stores.key_of(visitor)
+        names = _stored_names(settings, key, visitor)
+        if has_ledger(settings):
+            with closing(open_ledger(settings)) as ledger:
+                visits = [_visit(row) for row in ledger.visits_of(names, COLUMNS)]
+        read = [(store, store.read(time.time())) for store in stores]
         keys = {key, prefix_key(key), *_prices_of(key, [one for _, one in read])}
         blocks = [block for _, (found, _) in read for block in found if block.key in keys]
         scores = [(one, score) for _, (_, found) in read for one, score in found if one in keys]

@@ -1,8 +1,8 @@
 """
 `hedgerow visitors`, `campaigns` and `explain`: suspected and blocked visitors, groups of visitors, and the reasons.
 
-A visitor is given by its address, by `account:NAME`, or by the reference on its refusal page. The commands use the file
-of the state, or the Redis of all gates.
+A visitor is given by its address, by `account:NAME`, or by the reference on its refusal page. The commands ask the
+running service, or use the file of the state or the Redis of all gates: see `visitor_store`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from hedgerow.cli.output import console, format_time, new_table, print_json
 from hedgerow.cli.path_explanation import explain_path
 from hedgerow.cli.personal_data import export, forget
 from hedgerow.cli.service import Directory, SiteName, find_site
-from hedgerow.cli.visitor_store import Visitor, audit_visitor_command, is_in_memory, open_visitor_stores, visitor_key
+from hedgerow.cli.visitor_store import Visitor, find_decision, is_in_memory, open_visitor_stores
 from hedgerow.core.address import parse_address
 from hedgerow.core.decision import JUDGED_PERSON, Block, Evidence, VisitorScore
-from hedgerow.core.state import ACCOUNT, prefix_key
+from hedgerow.core.state import prefix_key
 from hedgerow.detectors.documentation import describe_code
 from hedgerow.detectors.registry import registry
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.policy.score import explained
 from hedgerow.request.path_rules import GROUP
-from hedgerow.web.ledger_access import count_visits, find_reference, find_stopped
 from hedgerow.web.paths import state_path
 from hedgerow.web.visitor_rows import visitor_rows
 
@@ -40,8 +39,6 @@ campaigns_app = typer.Typer()
 app.command()(forget)
 app.command()(export)
 
-_COLUMNS = ("at", "visitor", "address", "method", "host", "target", "user_agent", "action", "observed", "status",
-            "evidence")  # fmt: skip
 _PARTICIPLES = {"challenge": "challenged", "detain": "detained", "refuse": "refused"}
 _LONG_SESSION = 60
 _PERSON = explained(VisitorScore(reasons=((JUDGED_PERSON, 1),)))
@@ -61,23 +58,23 @@ def show(
     settings = find_site(config, directory, site, place="state", changes=False, quiet=json)
     now = time.time()
     with open_visitor_stores(settings, site) as stores:
+        key = stores.key_of(visitor) if visitor else ""
         rows: list[dict[str, Any]] = [
             msgspec.to_builtins(row)
-            for store, observed in zip(stores, (False, True), strict=True)
-            if store is not None
-            for row in visitor_rows(settings, *store.read(now), now, observed=observed)
+            for store in stores
+            for row in visitor_rows(
+                settings, *(store.about(key, now) if key else store.read(now)), now, observed=store is stores.observed
+            )
         ]
-    key = visitor_key(settings, visitor, site) if visitor else ""
-    if not key:
-        rows = [row for row in rows if row["identity"] != "person" or row["suspicion"] or row["why"] != _PERSON]
-    if key:
-        rows = [row for row in rows if row["visitor"] in {key, prefix_key(key)}]
-        for row in rows:
-            # Page visits since the visitor's last complete long session, as far as the ledger goes back.
-            row["pending"] = count_visits(settings, row["visitor"]) % _LONG_SESSION
-        if not rows:
-            typer.echo(f"{readable(key)} is neither suspected nor blocked")
-            return
+        if key:
+            for row in rows:
+                # Page visits since the visitor's last complete long session, as far as the ledger goes back.
+                row["pending"] = stores.count_pages(row["visitor"]) % _LONG_SESSION
+        else:
+            rows = [row for row in rows if row["identity"] != "person" or row["suspicion"] or row["why"] != _PERSON]
+    if key and not rows:
+        typer.echo(f"{readable(key)} is neither suspected nor blocked")
+        return
     if json:
         print_json(rows)
     elif rows:
@@ -90,12 +87,12 @@ def show(
 def forgive(visitor: Visitor, config: Config = None, directory: Directory = None, site: SiteName = "") -> None:
     """Clear the score and the block of a visitor. A running Hedgerow does so within a second."""
     settings = find_site(config, directory, site, place="state", has_started=True)
-    key = visitor_key(settings, visitor, site)
     with open_visitor_stores(settings, site) as stores:
-        forgiven = [store.order(one, None) for store in stores if store for one in (key, prefix_key(key))]
-    if not any(forgiven):
-        raise StoreError(f"{readable(key)} is neither suspected nor blocked")
-    audit_visitor_command(settings, "visitors.forgive", key)
+        key = stores.key_of(visitor)
+        forgiven = [store.order(one, None) for store in stores for one in (key, prefix_key(key))]
+        if not any(forgiven):
+            raise StoreError(f"{readable(key)} is neither suspected nor blocked")
+        stores.audit("visitors.forgive", key)
     typer.echo(f"{readable(key)} is forgiven")
 
 
@@ -111,14 +108,14 @@ def block(
     """Block a visitor for some time. A running Hedgerow does so within a second."""
     seconds = read_duration(for_)
     settings = find_site(config, directory, site, place="state", has_started=True)
-    key, now = visitor_key(settings, visitor, site), time.time()
-    until = now + seconds
-    prefix = key if parse_address(key.partition("/")[0]) else ""
     evidence = Evidence("administrator", "administrator", 1.0, reason)
     with open_visitor_stores(settings, site) as stores:
-        for store in filter(None, stores):
+        key, now = stores.key_of(visitor), time.time()
+        until = now + seconds
+        prefix = key if parse_address(key.partition("/")[0]) else ""
+        for store in stores:
             store.order(key, Block(key, prefix, now, until, "refuse", evidence))
-    audit_visitor_command(settings, "visitors.block", key, f"For {for_}. {reason}")
+        stores.audit("visitors.block", key, f"For {for_}. {reason}")
     typer.echo(f"{readable(key)} is blocked until {format_time(until)}")
 
 
@@ -161,8 +158,9 @@ def show_campaigns(
     paths = [state_path(msgspec.structs.replace(settings, observe=observe)) for observe in (False, True)]
     if not (settings.state.url or is_in_memory(settings) or any(path.is_file() for path in paths)):
         raise StoreError(f"there is no {paths[0]}; name the settings of the site with --config")
-    with open_visitor_stores(settings, site) as (store, observing):
-        enforced, observed = list(store.campaigns()), list(observing.campaigns()) if observing is not None else []
+    with open_visitor_stores(settings, site) as stores:
+        enforced = list(stores.enforced.campaigns())
+        observed = list(stores.observed.campaigns()) if stores.observed is not None else []
     campaigns = sorted([*enforced, *observed], key=lambda each: -each.seen)
     if campaign:
         campaigns = [each for each in campaigns if each.id == campaign.upper()]
@@ -203,22 +201,15 @@ def explain(
         typer.echo("\n".join(explain_path(find_site(config, directory, site, changes=False), reference)))
         return
     settings = find_site(config, directory, site, place="ledger", changes=False)
-    if parse_address(reference) or reference.startswith(ACCOUNT):
-        row = find_stopped(settings, visitor_key(settings, reference, site), _COLUMNS)
-    else:
-        row = find_reference(settings, reference.upper(), _COLUMNS)
-    try:
-        evidence_list = msgspec.json.decode(row[-1], type=list[Evidence])
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"cannot read the evidence of {reference} in the ledger: {error}") from None
-    at, visitor, address, method, host, target, user_agent, action, observed, status, _ = row
-    if observed:
+    found = find_decision(settings, site, reference)
+    action = found.action
+    if found.observed:
         action = f"would have been {_PARTICIPLES[action]}" if action in _PARTICIPLES else action
-    typer.echo(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC  {action}, status {status}")
-    typer.echo(readable(f"visitor     {visitor} ({address})"))
-    typer.echo(readable(f"request     {method} {host}{target}"))
-    typer.echo(readable(f"user agent  {user_agent or '(none)'}"))
-    for evidence in evidence_list:
+    typer.echo(f"{datetime.fromtimestamp(found.at, UTC):%Y-%m-%d %H:%M:%S} UTC  {action}, status {found.status}")
+    typer.echo(readable(f"visitor     {found.visitor} ({found.address})"))
+    typer.echo(readable(f"request     {found.method} {found.host}{found.target}"))
+    typer.echo(readable(f"user agent  {found.user_agent or '(none)'}"))
+    for evidence in found.evidence:
         if evidence.detector == GROUP:
             typer.echo(readable(f"rule        {evidence.text}"))
             continue

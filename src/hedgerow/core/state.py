@@ -132,3 +132,6 @@ class State(Protocol):
         """Return the blocks in force at *at*."""
 
     def scores(self) -> Sequence[tuple[str, VisitorScore]]: ...
+
+    def look_up(self, keys: Sequence[str], at: float) -> tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]:
+        """Return the blocks in force at *at* and the scores of some keys, without reading all others."""

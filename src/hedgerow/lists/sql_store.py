@@ -172,8 +172,13 @@ class ListStore(ABC):
             conditions.append(_IN_FORCE)
             values.append(wanted.in_force_at)
         if wanted.after is not None:
-            conditions.append("(list, subject) > (?, ?)")
-            values += wanted.after
+            # Of one list: without its name, SQLite finds the place by the index and reads nothing before it.
+            if wanted.after[0] == wanted.list:
+                conditions.append("subject > ?")
+                values.append(wanted.after[1])
+            else:
+                conditions.append("(list, subject) > (?, ?)")
+                values += wanted.after
         text = " AND ".join(conditions) + " ORDER BY list, subject"
         if wanted.limit >= 0:
             text += " LIMIT ?"

@@ -42,9 +42,11 @@ COMPLAINTS = ("complaint.let-in", "visitor.forgive", "visitors.forgive")
 
 class AuditEntry(msgspec.Struct, frozen=True):
     """
-    A change. *source* is the address of who made it, or `command line`; *change* such as `visitors.forgive`.
+    A change. *who* is a user, a token, or the user of the machine who ran a command. *source* is the address of who
+    made it, or `command line`; *change* such as `visitors.forgive`; *details* a sentence about what was done.
 
-    *details* is a sentence about what was done.
+    A command that asks the service is in the log as `ann, token (operator)` from an address. One that uses the files
+    itself is there as `ann` from the `command line`.
     """
 
     at: float
@@ -119,15 +121,19 @@ class AuditLog:
 def audit_command(settings: Settings, change: str, subject: str, details: str = "") -> None:
     """Add what a command has changed, by the name of the user who ran it."""
     try:
-        who = getpass.getuser()
-    except (KeyError, OSError):
-        # In a container the user may have no name.
-        who = f"user {os.getuid()}"
-    try:
-        AuditLog(settings).add(os.environ.get("SUDO_USER") or who, "command line", change, subject, details)
+        AuditLog(settings).add(command_user(), "command line", change, subject, details)
     except StoreError as error:
         # The change itself is made.
         log.warning("%s", error)
+
+
+def command_user() -> str:
+    """Return the name of the user who runs a command, also with sudo."""
+    try:
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        # In a container the user may have no name.
+        return f"user {os.getuid()}"
 
 
 def audit_path(settings: Settings) -> Path:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from hedgerow.core.address import parse_address
+from hedgerow.core.decision import Evidence
 from hedgerow.core.ledger import POSTGRESQL_SCHEMES
 from hedgerow.errors import StoreError
 from hedgerow.ledger.labels import labels_path
@@ -15,6 +19,33 @@ from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
 from hedgerow.web.paths import ledger_path
 from hedgerow.web.stores import build_hide
+
+
+class StoredDecision(msgspec.Struct, frozen=True):
+    """A visit in the ledger, and what was decided. The fields are columns of the ledger."""
+
+    at: float
+    visitor: str
+    address: str
+    method: str
+    host: str
+    target: str
+    user_agent: str
+    action: str
+    observed: bool
+    status: int
+    evidence: list[Evidence]
+
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> StoredDecision:
+        """Return the decision in a row with these columns."""
+        *values, evidence = row
+        try:
+            found = msgspec.json.decode(evidence, type=list[Evidence])
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"cannot read the evidence of a visit in the ledger: {error}") from None
+        named = dict(zip(cls.__struct_fields__, [*values, found], strict=True))
+        return cls(**{**named, "observed": bool(named["observed"])})
 
 
 def ledger_of(settings: Settings) -> str:
@@ -64,6 +95,18 @@ def stored_key(settings: Settings, key: str) -> str:
     """Return the key of a visitor as the ledger stores it now."""
     hide = build_hide(settings)
     return key if hide is None else hide(key)
+
+
+def keys_stored_as(settings: Settings, stored: str, known: Callable[[], Iterable[str]]) -> list[str]:
+    """
+    Return the keys of the visitors that the ledger stores as *stored*: several if it has truncated their addresses.
+
+    *known* returns the keys with a block or a score. If none of them is meant, the name in the ledger is returned.
+    """
+    hide = build_hide(settings)
+    if hide is None or parse_address(stored.partition("/")[0]) is None:
+        return [stored]
+    return sorted(key for key in known() if hide(key) == stored) or [stored]
 
 
 def labels_of(settings: Settings, ledger: str) -> Path:

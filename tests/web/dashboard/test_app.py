@@ -13,6 +13,7 @@ from hedgerow.core.ledger import Entry
 from hedgerow.ledger.minutes import StepCount
 from hedgerow.web.dashboard.pages import PAGES
 from hedgerow.web.dashboard.pages.now import _series
+from hedgerow.web.dashboard.resources import RESOURCES
 from web.dashboard.desk import Desk
 
 EVIL = "<img src=x onerror=alert(1)>\"'"
@@ -205,6 +206,9 @@ def test_the_openapi_document_names_every_page_and_change(desk):
         assert f"/api/v1/{page.name}" in document["paths"]
         for action in page.actions:
             assert f"/api/v1/{page.name}/{action.name}" in document["paths"]
+    for resource in RESOURCES:
+        assert f"/api/v1/{resource.name}" in document["paths"]
+        assert desk.ask(f"/dashboard/{resource.name}").status == 404
 
 
 def test_an_address_that_there_is_not_is_an_error_like_all_others(tmp_path):

@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
 
 from hedgerow.web.dashboard import openapi
 from hedgerow.web.dashboard.pages import PAGES
+from hedgerow.web.dashboard.resources import RESOURCES
 from web.dashboard.desk import Desk
 
 EXAMPLES = 12
@@ -51,7 +52,9 @@ class _FromHere:
         await self._app({**scope, **own}, receive, send)
 
 
-OPERATIONS = [(path, method) for path, methods in openapi.document(PAGES)["paths"].items() for method in methods]
+OPERATIONS = [
+    (path, method) for path, methods in openapi.document((*PAGES, *RESOURCES))["paths"].items() for method in methods
+]
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from hedgerow.core.attack import ATTACK_KEY
 from hedgerow.core.decision import Block, Evidence, VisitorScore
+from hedgerow.errors import StoreError
 from hedgerow.state.memory.state import MemoryState
 from hedgerow.web.dashboard import snapshot
 from hedgerow.web.dashboard.snapshot import Snapshot, Snapshots
@@ -70,3 +73,29 @@ def test_it_reads_the_state_that_there_is(monkeypatch):
     assert snapshots.get(NOW).blocks == {}
     state.commit(block("192.0.2.3"))
     assert list(snapshots.get(NOW).blocks) == ["192.0.2.3"]
+
+
+def test_who_waits_in_parts_is_not_kept_waiting_for_the_whole_copy():
+    state = Counting(0.4)
+    snapshots = Snapshots(lambda at: (state.blocks(at), state.scores()))
+    start = time.monotonic()
+    found, asked = None, 0
+    while found is None:
+        found = snapshots.stored(NOW, 0.05)
+        asked += 1
+    assert asked > 1
+    assert time.monotonic() - start < 30
+    assert found.keys == ["192.0.2.1", "192.0.2.2"]
+    assert state.reads == 1
+    assert snapshots.stored(NOW, 0.0) is found
+    snapshots.forget()
+    assert snapshots.stored(NOW, 60.0) is not found
+
+
+def test_a_copy_that_cannot_be_made_is_an_error_for_who_waits():
+    def fail(_):
+        raise StoreError("no Redis")
+
+    for _ in range(2):
+        with pytest.raises(StoreError, match="no Redis"):
+            Snapshots(fail).stored(NOW, 60.0)

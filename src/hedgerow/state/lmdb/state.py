@@ -215,6 +215,12 @@ class LmdbState:
     def scores(self) -> Sequence[tuple[str, VisitorScore]]:
         return [(known.key, known.score) for known in self._in_order(b"s") if known.score is not None]
 
+    def look_up(self, keys: Sequence[str], at: float) -> tuple[list[Block], list[tuple[str, VisitorScore]]]:
+        with self.reading() as txn:
+            found = [self._get(txn, key) for key in keys]
+        blocks = [known.block for known in found if known.block is not None and known.block.until > at]
+        return blocks, [(known.key, known.score) for known in found if known.score is not None]
+
     def check(self) -> str:
         return ""
 

@@ -265,6 +265,11 @@ class MemoryState:
         with self._lock:
             return list(self._scores.items())
 
+    def look_up(self, keys: Sequence[str], at: float) -> tuple[list[Block], list[tuple[str, VisitorScore]]]:
+        with self._lock:
+            blocks = [block for key in keys if (block := self._blocks.get(key)) is not None and block.until > at]
+            return blocks, [(key, score) for key in keys if (score := self._scores.get(key)) is not None]
+
     def _set_score(self, key: str, score: VisitorScore) -> None:
         self._scores[key] = score
         if self.journal is not None:

@@ -26,7 +26,7 @@ from hedgerow.errors import StoreError
 from hedgerow.state.memory.state import MemoryState
 from hedgerow.state.redis.address import TIMEOUT, RedisAddress, RedisUnavailable
 from hedgerow.state.redis.loop_connection import LoopConnection
-from hedgerow.state.redis.scripts import Command, RedisRecord, Script, Scripts, decode_record
+from hedgerow.state.redis.scripts import Command, RedisRecord, Script, Scripts, decode_record, text
 from hedgerow.state.redis.thread_connection import ThreadConnection
 from hedgerow.state.sqlite.journal import SqliteJournal
 from hedgerow.state.store import RunBlocking
@@ -277,6 +277,15 @@ class RedisState:
             return [(record.k, score) for record in self._records("s") if (score := record.score) is not None]
         except RedisUnavailable:
             return self._local.scores()
+
+    def look_up(self, keys: Sequence[str], at: float) -> tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]:
+        names = (self.key("m:").encode() + text(key) for key in keys)
+        try:
+            found = [decode_record(reply) for reply in self.ask(("MGET", *names)) if reply is not None]
+        except RedisUnavailable:
+            return self._local.look_up(keys, at)
+        blocks = [block for record in found if (block := record.block) is not None and block.until > at]
+        return blocks, [(record.k, score) for record in found if (score := record.score) is not None]
 
     def _records(self, part: Literal["b", "s"]) -> list[RedisRecord]:
         """Return the records of all keys with a block, or with a score or entries, by their last change."""

@@ -1,8 +1,10 @@
 """
 Who may use the admin listener: one rule for everything on it but its health, which says nothing about visitors.
 
-Programs send a token of the settings as `Authorization: Bearer TOKEN`. In a browser an operator enters it once, or a
-name and a password, and gets a cookie for some hours. Without any of them in the settings only this machine may ask.
+Programs send a token of the settings as `Authorization: Bearer TOKEN`. A command adds the user who runs it as
+`X-Hedgerow-User`, for the audit log: whoever may act as a program is believed that. In a browser an operator enters the
+token once, or a name and a password, and gets a cookie for some hours. Without any of them in the settings only this
+machine may ask.
 Whoever asks must do so by a name of the listener: a page of another site in an operator's browser can neither reach it
 by a name of its own (DNS rebinding) nor post to it.
 """
@@ -18,6 +20,7 @@ from urllib.parse import parse_qs, quote
 import msgspec
 
 from hedgerow.core.address import is_loopback
+from hedgerow.lists.model import clean_text
 from hedgerow.settings.checks import socket_path, split_listen
 from hedgerow.settings.tables import AdminRole, AdminSettings
 from hedgerow.web import health
@@ -35,6 +38,8 @@ LOG_IN = "Log in, or send the token: Authorization: Bearer TOKEN."
 """What a program is told; a person gets a form."""
 _PAGE = re.compile(r"(?:/sites/[\w.-]+)?/dashboard/\w")
 _SAFE = "/?&=%:,.+-_~"
+USER_HEADER = b"x-hedgerow-user"
+_MAX_USER = 100
 _OPEN = "/static/"
 """Style and scripts of the dashboard, which the login form needs too."""
 FORM_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
@@ -96,13 +101,15 @@ class Access:
         client = scope.get("client")
         address = client[0] if client and client[0] else "local"
         if not own.needs_login:
-            return User("local", "operator", address, self._sessions.form_token(None)) if _is_local(scope) else None
+            if not _is_local(scope):
+                return None
+            return User(_named("local", scope), "operator", address, self._sessions.form_token(None))
         scheme, _, shown = header(scope["headers"], b"authorization").partition(b" ")
         if scheme.lower() == b"bearer":
             roles: tuple[tuple[str, AdminRole], ...] = ((own.token, "operator"), (own.viewer_token, "viewer"))
             for token, role in roles:
                 if token and is_same(shown.strip(), token.encode()):
-                    return User(f"token ({role})", role, address, "", is_program=True)
+                    return User(_named(f"token ({role})", scope), role, address, "", is_program=True)
         session = self._sessions.find(header(scope["headers"], b"cookie"), own)
         if session is None:
             return None
@@ -154,6 +161,12 @@ class Access:
             raise Refused(421, "Speak to the admin listener by its own address.")
         if scope["method"] not in _SAFE_METHODS and _is_cross_site(scope):
             raise Refused(403, "Not from another site.")
+
+
+def _named(name: str, scope: Scope) -> str:
+    """Return the *name* for the audit log, after that of the user who runs a command."""
+    user = clean_text(header(scope["headers"], USER_HEADER).decode("utf-8", "replace"))[:_MAX_USER]
+    return f"{user}, {name}" if user else name
 
 
 def page_of(path: str) -> bytes:

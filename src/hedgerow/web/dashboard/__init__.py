@@ -13,6 +13,8 @@ To add a page, write one module in `pages/` and one template in `data/dashboard/
    `/dashboard/NAME/ACTION`, a program to `/api/v1/NAME/ACTION`. Viewers cannot, and each is in the audit log.
 4. `PAGE = Page(...)` in the module, and its name in `pages/__init__.py`.
 
+What only programs read is in `resources/`: the same without a template, at `/api/v1/NAME`.
+
 The route of the page, the route of the API, navigation and OpenAPI follow from it. A page whose result is a
 `TablePage` sorts, filters, pages and exports: use `tabulate` for rows in memory, and the macro `table` in the template.
 """

@@ -37,6 +37,7 @@ from hedgerow.web.dashboard import openapi
 from hedgerow.web.dashboard.jobs import Jobs
 from hedgerow.web.dashboard.page import Action, Context, Page, Problem
 from hedgerow.web.dashboard.pages import PAGES, reports
+from hedgerow.web.dashboard.resources import RESOURCES
 from hedgerow.web.dashboard.snapshot import Snapshots
 from hedgerow.web.dashboard.tables import TablePage, write_csv
 from hedgerow.web.health import Health
@@ -44,7 +45,6 @@ from hedgerow.web.siblings import read_all
 
 _FOLDER = Path(str(files("hedgerow.data"))) / "dashboard"
 _JSON = "application/json"
-_MAX_BODY = 100_000
 _LIVE_EVERY = 2.0
 _MAX_STREAMS = 20
 _SEE_OTHER = 303
@@ -71,7 +71,7 @@ class Dashboard:
         self._templates.globals |= {"query_string": _query_string, "json_of": _json_of}
         self._jobs = Jobs()
         self._snapshots = Snapshots(partial(read_all, site))
-        self._document = msgspec.json.encode(openapi.document(PAGES))
+        self._document = msgspec.json.encode(openapi.document((*PAGES, *RESOURCES)))
         with suppress(OSError):
             reports.remove_old(site.app.settings, time.time())
         if site.app.settings.admin.report_every:
@@ -100,6 +100,7 @@ class Dashboard:
             Route(f"{openapi.API}/openapi.json", self._openapi),
             Route("/", self._html(PAGES[0])),
             Route("/dashboard/now/live", self._live),
+            *(Route(f"{openapi.API}/{resource.name}", self._api(resource, health=False)) for resource in RESOURCES),
         ]
         for page in PAGES:
             routes.append(Route(f"/dashboard/{page.name}", self._html(page)))
@@ -154,11 +155,12 @@ class Dashboard:
             site_name=context.site_name, back=back or ("/" if _required(page) else f"/dashboard/{page.name}"), **values,
         )  # fmt: skip
 
-    def _api(self, page: Page) -> Callable[[Request], Any]:
+    def _api(self, page: Page, *, health: bool = True) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             try:
                 parameters = msgspec.convert(dict(request.query_params), page.parameters, strict=False)
-                result = await asyncio.to_thread(page.query, await self._context(request), parameters)
+                context = await self._context(request, health=health)
+                result = await asyncio.to_thread(page.query, context, parameters)
             except (Problem, HedgerowError, ValueError) as failed:
                 return _error(failed)
             if isinstance(result, TablePage) and getattr(parameters, "format", "json") == "csv":
@@ -248,8 +250,9 @@ class Dashboard:
         async def answer(request: Request) -> Response:
             check_form(_user(request), request.scope, request.headers.get("x-form-token", ""))
             try:
-                fields = msgspec.json.decode(await _json_body(request), type=action.request)
-                done = await self._run(page, action, await self._context(request), fields)
+                body = await _json_body(request, action.max_body)
+                fields = await asyncio.to_thread(msgspec.json.decode, body, type=action.request)
+                done = await self._run(page, action, await self._context(request, health=False), fields)
             except (Problem, HedgerowError, ValueError) as failed:
                 return _error(failed)
             return Response(msgspec.json.encode(done), media_type=_JSON)
@@ -267,8 +270,9 @@ class Dashboard:
         await asyncio.to_thread(self._audit.add, user.name, user.address, change, done.subject, done.message)
         return done
 
-    async def _context(self, request: Request) -> Context:
-        problems = await self._health.problems()
+    async def _context(self, request: Request, *, health: bool = True) -> Context:
+        """Return what a query sees. Without *health* it does not wait until the site answers or is given up."""
+        problems = await self._health.problems() if health else {}
         scope = request.scope
         return Context(
             self._site, _user(request), time.time(), self._audit, problems, self._jobs, self._snapshots,
@@ -328,14 +332,14 @@ def _error(failed: Exception) -> Response:
     return Response(msgspec.json.encode({"error": str(failed)}), _status(failed), media_type=_JSON)
 
 
-async def _json_body(request: Request) -> bytes:
+async def _json_body(request: Request, most: int) -> bytes:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
         raise Problem(415, f"Send {_JSON}.")
     body = b""
     async for piece in request.stream():
         body += piece
-        if len(body) > _MAX_BODY:
-            raise Problem(413, f"At most {_MAX_BODY:,} bytes.")
+        if len(body) > most:
+            raise Problem(413, f"At most {most:,} bytes.")
     return body
 
 

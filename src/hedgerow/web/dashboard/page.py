@@ -17,7 +17,7 @@ from hedgerow.web.admin.access import User
 from hedgerow.web.app import Site
 from hedgerow.web.audit import AuditLog
 from hedgerow.web.dashboard.jobs import Jobs
-from hedgerow.web.dashboard.snapshot import Snapshot, Snapshots
+from hedgerow.web.dashboard.snapshot import Snapshot, Snapshots, StoredState
 from hedgerow.web.dashboard.tables import Column
 from hedgerow.web.ledger_access import has_ledger, open_ledger
 from hedgerow.web.siblings import read_all
@@ -79,7 +79,15 @@ class Context:
     @property
     def snapshot(self) -> Snapshot:
         """What the state knows about all visitors, perhaps some seconds ago."""
-        return (self.snapshots or Snapshots(partial(read_all, self.site))).get(self.now)
+        return self._snapshots.get(self.now)
+
+    def stored_state(self, seconds: float) -> StoredState | None:
+        """Return the same as it is stored, for programs that read all of it; None if that takes longer."""
+        return self._snapshots.stored(self.now, seconds)
+
+    @property
+    def _snapshots(self) -> Snapshots:
+        return self.snapshots or Snapshots(partial(read_all, self.site))
 
     @property
     def has_ledger(self) -> bool:
@@ -98,12 +106,15 @@ class Action:
     summary: str
     request: type[msgspec.Struct]
     run: Callable[[Context, Any], Done]
+    max_body: int = 100_000
+    """Bytes of a request that the API reads."""
 
 
 @dataclass(frozen=True)
 class Page:
     """
-    A page, at `/dashboard/NAME` and `/api/v1/NAME`. *name* is also that of its template.
+    A page, at `/dashboard/NAME` and `/api/v1/NAME`. *name* is also that of its template. One of `resources` has no
+    template, and is at `/api/v1/NAME` only.
 
     *summary* is a sentence for the OpenAPI document. *result* is the type that *query* returns. *columns* are those of
     a table. A page that needs parameters, such as one visitor's, is not *in_navigation*.

@@ -10,7 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from heapq import merge
+from itertools import islice
+from typing import Generic, TypeVar
 
 from hedgerow.challenge.prices import (
     FREE_PAGES,
@@ -33,6 +37,8 @@ from hedgerow.web.visitor_rows import gateways_among
 _REUSE = 20.0
 _SLICE = 500
 _PAUSE = 0.0002
+
+T = TypeVar("T")
 
 
 class Snapshot:
@@ -85,25 +91,91 @@ class Snapshot:
         return pages_within_a_day(self._prices.get(price_key(address)), now)
 
 
+class StoredState:
+    """Blocks and scores as they are stored, with those that stand for no visitor. *keys* are all keys in order."""
+
+    def __init__(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
+        self.blocks = {block.key: block for block in blocks}
+        self.scores: dict[str, VisitorScore] = {}
+        sorted_parts = [sorted(self.blocks.keys() - {key for key, _ in scores})] if self.blocks else []
+        for part in _slices(scores):
+            self.scores.update(part)
+            sorted_parts.append(sorted(key for key, _ in part))
+        self.keys: list[str] = []
+        for keys in _slices(merge(*sorted_parts)):
+            self.keys += keys
+
+
+def _slices(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield lists of some items, with a pause after each: whoever waits for the interpreter gets it then."""
+    rest = iter(items)
+    while part := list(islice(rest, _SLICE)):
+        yield part
+        time.sleep(_PAUSE)
+
+
 class Snapshots:
-    """Makes snapshots of what *read* returns for a moment, and keeps the last one for a while."""
+    """Makes snapshots of what *read* returns for a moment, and keeps the last one of each kind for a while."""
 
     def __init__(self, read: Callable[[float], tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]]) -> None:
-        self._read = read
-        self._lock = threading.Lock()
-        self._last: Snapshot | None = None
-        self._good_until = 0.0
+        self._described = _KeptValue(lambda now: Snapshot(*read(now), now))
+        self._stored = _KeptValue(lambda now: StoredState(*read(now)))
 
     def get(self, now: float) -> Snapshot:
+        return self._described.get(now)
+
+    def stored(self, now: float, seconds: float) -> StoredState | None:
+        """Return None if it takes longer than *seconds*: then it is being made."""
+        return self._stored.get_within(now, seconds)
+
+    def forget(self) -> None:
+        """Make new ones the next time: something was changed."""
+        self._described.forget()
+        self._stored.forget()
+
+
+class _KeptValue(Generic[T]):
+    """What *make* returned for a moment. The longer that took, the longer it is used again."""
+
+    def __init__(self, make: Callable[[float], T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._last: T | None = None
+        self._good_until = 0.0
+        self._making: Future[T] | None = None
+
+    def get(self, now: float) -> T:
         with self._lock:
             start = time.monotonic()
             if self._last is None or start >= self._good_until:
-                self._last = Snapshot(*self._read(now), now)
+                self._last = self._make(now)
                 end = time.monotonic()
                 self._good_until = end + _REUSE * (end - start)
             return self._last
 
+    def get_within(self, now: float, seconds: float) -> T | None:
+        """Return None if it takes longer than *seconds*: then it is made in a thread, for the next call."""
+        if self._last is not None and time.monotonic() < self._good_until:
+            return self._last
+        with self._starting:
+            if self._making is None:
+                self._making = Future()
+                threading.Thread(target=self._finish, args=(self._making, now), daemon=True).start()
+            making = self._making
+        try:
+            return making.result(seconds)
+        except TimeoutError:
+            return None
+
+    def _finish(self, making: Future[T], now: float) -> None:
+        try:
+            making.set_result(self.get(now))
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            making.set_exception(error)
+        with self._starting:
+            self._making = None
+
     def forget(self) -> None:
-        """Make a new one the next time: something was changed."""
         with self._lock:
             self._last = None

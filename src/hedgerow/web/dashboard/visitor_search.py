@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hedgerow.core.address import parse_address, prefix_of
 from hedgerow.core.decision import Decision
@@ -11,6 +11,7 @@ from hedgerow.core.visit import Visit
 from hedgerow.ledger.reader import Row
 from hedgerow.logs.ledger_rows import FOLLOWED_COLUMNS, entry_of_row
 from hedgerow.web.dashboard.page import Context, Problem
+from hedgerow.web.ledger_access import keys_stored_as
 from hedgerow.web.stores import build_hide
 
 _REFERENCE = re.compile(r"[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}")
@@ -42,11 +43,12 @@ def find_decision(context: Context, reference: str, columns: Sequence[str]) -> R
 
 def known_key(context: Context, stored: str) -> str:
     """Return the key of a visitor that the ledger stores as *stored*, perhaps with a hidden address."""
-    hide = build_hide(context.settings)
-    if hide is None or parse_address(stored.partition("/")[0]) is None:
-        return stored
-    keys = context.snapshot.blocks.keys() | context.snapshot.scores.keys()
-    return next((key for key in sorted(keys) if hide(key) == stored), stored)
+    return keys_stored_as(context.settings, stored, lambda: known_keys(context))[0]
+
+
+def known_keys(context: Context) -> Iterable[str]:
+    """Return the keys with a block or a score."""
+    return context.snapshot.blocks.keys() | context.snapshot.scores.keys()
 
 
 def visits_of(context: Context, key: str, limit: int) -> list[tuple[Visit, Decision]]:

@@ -59,6 +59,12 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: ModelKind
 
 
+class Promotion(Choice, frozen=True, forbid_unknown_fields=True):
+    """*force*: even if it was compared too little."""
+
+    force: bool = False
+
+
 def query(context: Context, _: Empty) -> Models:
     return Models([_model(context, panel) for panel in _panels(context)], context.site.request_reload is not None)
 
@@ -97,8 +103,8 @@ def _model(context: Context, panel: Panel) -> Model:
     )
 
 
-def promote(context: Context, request: Choice) -> Done:
-    promote_shadow(context.settings, request.kind, force=False)
+def promote(context: Context, request: Promotion) -> Done:
+    promote_shadow(context.settings, request.kind, force=request.force)
     return _done(context, f"The shadow now judges {request.kind}.", request)
 
 
@@ -127,7 +133,7 @@ PAGE = Page(
     query=query,
     result=Models,
     actions=(
-        Action("promote", "Use the shadow from now on.", Choice, promote),
+        Action("promote", "Use the shadow from now on.", Promotion, promote),
         Action("back", "Use the previous bundle again.", Choice, go_back),
         Action("drop", "Remove the shadow.", Choice, drop),
     ),
