@@ -23,7 +23,7 @@ def declared() -> list[Requirement]:
 
 
 def pinned(name: str) -> dict[str, Version]:
-    lines = [line.partition("#")[0].strip() for line in (HERE / name).read_text().splitlines()]
+    lines = [line.partition("#")[0].partition(";")[0].strip() for line in (HERE / name).read_text().splitlines()]
     pairs = [line.split("==") for line in lines if line]
     return {canonicalize_name(name): Version(version) for name, version in pairs}
 
