@@ -269,7 +269,7 @@ def test_sixty_pages_at_once_over_plain_http(victim_over_http, how):
     assert victim_over_http.is_undisturbed()
 
 
-@pytest.mark.parametrize("how", IN_PAGES)
+@pytest.mark.parametrize("how", ["iframe", "script"])
 def test_five_hundred_pages_in_three_seconds_over_plain_http(victim_over_http, how):
     """Our own: more than any rate limit allows."""
     for number in range(500):

@@ -32,7 +32,7 @@ ELSEWHERE = "127.0.0.3"
 NAME, OTHER_NAME = "wiki.test", "evil.test"
 """Names of both sites, for browsers alone: under a name that is not local they say over plain http nothing of sites."""
 PAGES = 80
-READ = 10
+READ = 8
 _PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Page {n}</title>
 <link rel="icon" href="data:,"></head><body><h1>Page {n}</h1>{links}</body></html>"""
 _ATTACK = """<!DOCTYPE html><html><head><title>Attack</title><link rel="icon" href="data:,">
@@ -49,7 +49,7 @@ for (const url of {urls}) {{
   add("iframe", {{src: url}});
 }}
 for (const form of document.forms) form.submit();
-setTimeout(() => location.href = {last}, 6000);
+setTimeout(() => location.href = {last}, 4000);
 </script></body></html>"""
 
 
