@@ -209,18 +209,21 @@ class ContainmentDetector:
             return (code.evidence(limit=limit),) if reply.today > limit else ()
         if ARRIVAL in visit.anomalies:
             return self._arrived(visit, reply)
-        limit = (_SCRIPTS if is_script else 1) * self._k1 * (1 + reply.held)
-        most = _ADDRESSES * self._k1 * (1 + reply.held_in_network)
-        if reply.of_network > most and BY_PROGRAM not in visit.anomalies and visit.proof != "pending":
-            return (_NETWORK.evidence(limit=most),)
-        # Calls do not count, and prefetched pages count apart. Once the pages are used up, neither are served.
-        is_used_up = reply.read_today and reply.read_today >= self._k1 * (1 + reply.held)
-        is_within = reply.today + (visit.kind == "call") <= limit and not is_used_up
-        if is_within or BY_PROGRAM in visit.anomalies or visit.proof == "pending":
+        if BY_PROGRAM in visit.anomalies or visit.proof == "pending":
             return ()
-        if is_used_up:
-            return (_k1_evidence(self._k1 * (1 + reply.held)),)
-        return (_SCRIPTED.evidence(limit=limit) if is_script else _k1_evidence(limit),)
+        k1 = self._own_k1 or self._limits.k1
+        most = _ADDRESSES * k1 * (1 + reply.held_in_network)
+        if reply.of_network > most:
+            return (_NETWORK.evidence(limit=most),)
+        limit = k1 * (1 + reply.held)
+        # Prefetched pages count apart. Once the pages are used up, they are not served either.
+        if reply.read_today and reply.read_today >= limit:
+            return (_k1_evidence(limit),)
+        # Nor are calls, which do not count.
+        today = reply.today + (visit.kind == "call")
+        if is_script:
+            return (_SCRIPTED.evidence(limit=_SCRIPTS * limit),) if today > _SCRIPTS * limit else ()
+        return (_k1_evidence(limit),) if today > limit else ()
 
     def _arrived(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
         """Judge a page that may be in a frame of another site."""

@@ -121,6 +121,7 @@ class RotatingAddressesDetector:
         self.surge = EntrySurge(entries, clears=clears) if entries else None
         self._arrivals = EntrySurge(entries, clears=clears) if entries else None
         """Of entries that may be in frames of other sites."""
+        self._surges = [surge for surge in (self.surge, self._arrivals) if surge is not None]
 
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one shape
         if ELSEWHERE in visit.anomalies:
@@ -148,6 +149,8 @@ class RotatingAddressesDetector:
             return self._judge_division(visit, marker)
         if use in {"own", "neighbour"}:
             for surge in self._surges:
+                if surge.is_idle:
+                    continue
                 surge.come_back(visit.prefix, visit.at)
                 if BY_SCRIPT not in visit.anomalies:
                     self._tell(surge, surge.read(visit.prefix, page_digest(visit.target), visit.at))
@@ -161,14 +164,15 @@ class RotatingAddressesDetector:
 
     def _judge_entry(self, visit: Visit) -> Sequence[Evidence]:
         """Count entries without a marked link, and ask every visitor for a clearance while there is a surge of them."""
-        is_arrival = ARRIVAL in visit.anomalies
+        is_arrival, marker = ARRIVAL in visit.anomalies, visit.marker
         surge = self._arrivals if is_arrival else self.surge
         if surge is None or UNMARKED_SITE in visit.anomalies or BY_SCRIPT in visit.anomalies:
             return ()
-        keeps_cookies = not is_arrival and visit.marker is not None
-        if keeps_cookies and self._arrivals is not None:
+        # It may have been sent on, to see whether it keeps cookies.
+        is_tested = marker is not None and marker.parent == NO_PAGE
+        if is_tested and not is_arrival and self._arrivals is not None:
             self._arrivals.come_back(visit.prefix, visit.at)
-        if _is_entry(visit.marker) and self._is_marked(visit.target):
+        if (marker is None or is_tested) and self._is_marked(visit.target):
             self._tell(surge, surge.enter(visit.prefix, page_digest(visit.target), visit.at))
         if not surge.is_on:
             return ()
@@ -176,10 +180,6 @@ class RotatingAddressesDetector:
         if not surge.is_on:
             return ()
         return (_ARRIVALS.evidence() if is_arrival else _SURGE.evidence(),)
-
-    @property
-    def _surges(self) -> Sequence[EntrySurge]:
-        return [surge for surge in (self.surge, self._arrivals) if surge is not None]
 
     def _see_person(self, visit: Visit) -> None:
         """Learn from a visitor with a clearance or an account: by which pages and links people come."""
@@ -214,11 +214,6 @@ class RotatingAddressesDetector:
             )  # fmt: skip
         elif change == "ended":
             log.warning("the reading from many addresses is over: visitors %s are not asked any more", who)
-
-
-def _is_entry(marker: Marker | None) -> bool:
-    """Return whether a visitor did not come by a link: it may have been sent on, to see whether it keeps cookies."""
-    return marker is None or marker.parent == NO_PAGE
 
 
 def _link(marker: Marker) -> UsedLink:

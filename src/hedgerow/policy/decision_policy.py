@@ -318,7 +318,9 @@ class DecisionPolicy:
 
     def _price(self, visit: Visit, score: VisitorScore | None) -> int:
         """Return the number of the challenge that the visitor is about to get, or has not solved yet, in its day."""
-        is_new = score is None or score.identity == "person"
+        if score is None or not score.challenges:
+            return 1
+        is_new = score.identity == "person"
         # A challenge of yesterday that was not solved is the first one of today.
         return max(1, challenges_on(score, self._counted_day(visit, score)) + is_new)
 
@@ -415,7 +417,8 @@ class DecisionPolicy:
             left = score_at(score, visit.at, limits.half_life)
             if left + more >= limits.suspect_at:
                 return False
-        if score.suspicious_visits:
+        # So is the number of suspicious visits, which may be those of another day.
+        if suspicious + score.suspicious_visits >= limits.wrong_visits:
             suspicious += suspicious_visits_on(score, self._counted_day(visit, score))
         return suspicious < limits.wrong_visits
 

@@ -133,6 +133,11 @@ class EntrySurge:
         self._asked = self._unsolved = 0
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no stranger has come lately."""
+        return not self._strangers and not self._older
+
+    @property
     def _is_unusual(self) -> bool:
         """Whether most of the visitors that came to new pages have not returned."""
         return self.count > (1 - _MOST_RETURN) * self._all
