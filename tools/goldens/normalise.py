@@ -35,7 +35,7 @@ REFERENCES = (
 )
 MARKS = (
     Rule("a clean mark names the day", r"([?&;]~=)[\w-]{23}\.[\w-]{4}(?![\w-])", r"\1(mark)"),
-    Rule("and so does one that was cut off", r"([?&;]~=)[\w-]{41}(?![\w.-])", r"\1(cut mark)"),
+    Rule("and so does one that was cut off", r"([?&;]~=)[\w-]{20}(?![\w.-])", r"\1(cut mark)"),
 )
 REQUEST_IDS = (Rule("each request has its own id", r"^[0-9a-f]{18}$", "(id)"),)
 HEADER_RULES = (
