@@ -79,7 +79,7 @@ test-installed:
 
 test-real: .venv/.ready
 	$(BIN)/pytest tests/real $(DATABASES:%=--ignore=%) --ignore=tests/real/test_spark.py \
-		--ignore=tests/real/frameworks/test_heavy.py -m "not heavy" -n 2 --dist worksteal --durations=20
+		--ignore=tests/real/frameworks/test_heavy.py -m "not heavy" -n 2 --durations=20
 
 test-units: .venv/.ready
 	@nice -n 2 $(MAKE) -j1 --no-print-directory compiled check doctests units >.units.log 2>&1; status=$$?; cat .units.log; exit $$status
@@ -91,7 +91,7 @@ compiled: .venv/.ready
 	  i % 250, i / 2500, i / 42 % 60, i }' | $(BIN)/hedgerow report - >/dev/null
 
 units: .venv/.ready
-	$(BIN)/pytest $(UNITS) -n 2 --dist worksteal --durations=20
+	$(BIN)/pytest $(UNITS) -n 2 --durations=20
 
 # Only pyspark's users have what this module imports.
 doctests: .venv/.ready
