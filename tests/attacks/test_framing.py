@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from driving import Application, Client, marked_links_in, traps_in
+from driving_wsgi import WsgiApplication, WsgiClient
 from hedgerow.core.decision import Block, Evidence
 from hedgerow.watch.watch import Watch
 
-from .browsers import EMBEDDED, EVIL, FAST, ME, OTHER, OVER_HTTP, Browser, site, word
+from .browsers import EMBEDDED, EVIL, FAST, ME, OTHER, OVER_HTTP, Browser, page_at, site, word
 
 HOWS = sorted(EMBEDDED)
 IN_PAGES = sorted(set(EMBEDDED) - {"popup"})
@@ -368,6 +369,14 @@ def test_a_browser_that_keeps_cookies_is_sent_on_once_and_keeps_its_address():
     assert client.entries[-1].visit.target == "/start?page=2&a=%C3%BC"
     frame = Browser(client, headers=OVER_HTTP, scripts=False)
     assert frame.send(address, cookies=False).status == 403, "a frame keeps no cookie"
+
+
+def test_around_a_wsgi_application_too():
+    app = WsgiApplication(react=lambda environ: {"chunks": (page_at(environ["PATH_INFO"]),)})
+    victim = Browser(WsgiClient(app, FAST + "[watch]\nenabled = false\n", silent=True), headers=OVER_HTTP)
+    statuses = [victim.embedded(word(number), "iframe").status for number in range(20)]
+    assert statuses == [200] * 10 + [302] * 10
+    assert victim.is_undisturbed()
 
 
 @pytest.mark.parametrize("mode", ["opaque", "readable", "off"])

@@ -241,8 +241,8 @@ def inherit(
 
     Where members do the very same, one known crawler is enough. Where they share a network or a user agent, a quarter
     of them must be known, because others may share these as well; of very many, two. Very many sources none of which is
-    known, and none of which loads a page as a browser does, are crawlers together. Who is part of a sweep is not known
-    by itself, but only together with the others.
+    known, and none of which loads a page as a browser does, are crawlers together. A sweep is known by all its sources
+    together, so a single one of them says nothing about the other members.
     """
     for name, kind, members in campaigns:
         crawlers = members[(labels.label[members] == CRAWLER) & (labels.activity[members] != SWEEP)]

@@ -38,4 +38,6 @@ def cookie_test(app: App, visit: Visit, decision: Decision) -> ResponsePage | No
     if address is None:
         return None
     cookie = visitor_cookie(codec, issued_to, issued_to, secure=False)
-    return pages.redirect(_FOUND, address.decode("latin-1"), [(b"set-cookie", cookie)])
+    # Some WSGI servers want a type, also where there is no body.
+    more = [(b"content-type", b"text/plain"), (b"set-cookie", cookie)]
+    return pages.redirect(_FOUND, address.decode("latin-1"), more)
